@@ -15,9 +15,8 @@ from typing import Any
 
 import httpx
 from leeway.clock import SystemClock
-from leeway.kubernetes.cluster_states import KubernetesClusterStates
+from leeway.kubernetes.cluster_states import PATHS, KubernetesClusterStates
 from leeway.kubernetes.connection import Connection
-from leeway.kubernetes.kept_kind import PATHS
 from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.selection.reading.cluster_objects import existing_nodes, pending_pods
 from rich.console import Console

@@ -30,8 +30,8 @@ from leeway.notices.parse import parse_notice
 from leeway.pod_watch.holding import PodWatchTelemetry
 from leeway.policy.rules import POLICY_ACTION
 from leeway.provision_run import CATALOG_MISSING
-from leeway.provisioning.receive_messages import MESSAGE_DROPPED, ProvisioningTelemetry
-from leeway.provisioning.report import ProvisioningReport
+from leeway.provisioning.receive_messages import MESSAGE_DROPPED
+from leeway.provisioning.report import ProvisioningReport, ProvisioningTelemetry
 from leeway.reconciliation.lost_events import EVENT_LOST
 from leeway.reconciliation.report import (
     RECONCILE_INCOMPLETE,

@@ -1,9 +1,10 @@
-"""The Jinja environment of the HTML pages, and the check of the path of a page."""
+"""The Jinja environment of the HTML pages, and their files."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from leeway_cli.errors import BadInputError
+from leeway_cli.errors import BadInputError, CannotBeDoneError
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -34,3 +35,17 @@ def check_page_path(option: str, path: Path) -> None:
         raise BadInputError(
             f"{option}: expected a file in a folder, but {path.absolute().parent} is no folder."
         )
+
+
+def write_page(path: Path, page: str, result: Mapping[str, Any] | None = None) -> None:
+    """Write a page. `result` has the fields of the JSON document that is printed in any case.
+
+    Raises:
+        CannotBeDoneError: the file cannot be written.
+    """
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise CannotBeDoneError(
+            f"The page {path} could not be written: {error.strerror}.", result=result
+        ) from error

@@ -40,7 +40,7 @@ COMMANDS = {
     "reasons": "leeway_cli.reason_codes:reasons",
     "types": "leeway_cli.selection.types:types",
     "select": "leeway_cli.selection.select:select",
-    "userdata": "leeway_cli.userdata.command:userdata",
+    "userdata": "leeway_cli.userdata:userdata",
     "launch": "leeway_cli.launch.command:launch",
     "terminate": "leeway_cli.terminate.command:app",
     "sandbox": "leeway_cli.sandbox.command:app",

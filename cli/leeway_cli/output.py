@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum, StrEnum
@@ -14,6 +14,7 @@ from leeway.printable import printable_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 
 UNBROKEN = 10_000
@@ -97,6 +98,13 @@ def as_json(value: Any, name: str = "", *, epoch: bool = False) -> Any:
             return round(value, 6)
         case "":
             return None
+    return _fields(value, epoch=epoch)
+
+
+def _fields(value: Any, *, epoch: bool) -> Any:
+    """Render a pydantic model or a dataclass; anything else is JSON already."""
+    if (model := getattr(type(value), "model_fields", None)) is not None:
+        return picked(value, *model)
     if not is_dataclass(value):
         return value
     found: dict[str, Any] = {}
@@ -107,6 +115,22 @@ def as_json(value: Any, name: str = "", *, epoch: bool = False) -> Any:
         else:
             found[camel(one.name)] = rendered
     return found
+
+
+def picked(value: object, *names: str, **renamed: str) -> dict[str, Any]:
+    """Render some attributes as JSON: `names` in camelCase, `renamed` with other names."""
+    found = {camel(name): as_json(getattr(value, name)) for name in names}
+    return found | {key: as_json(getattr(value, name)) for key, name in renamed.items()}
+
+
+def table(*titles: str, right: Collection[str] = ()) -> "Table":
+    """Return a table without borders; `right` are the titles of columns of numbers."""
+    from rich.table import Table
+
+    made = Table(box=None, pad_edge=False)
+    for title in titles:
+        made.add_column(title, overflow="fold", justify="right" if title in right else "left")
+    return made
 
 
 def camel(name: str) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from leeway_cli.errors import BadInputError
-from leeway_cli.output import print_json, stdout_console, write_stdout
+from leeway_cli.output import picked, print_json, stdout_console, table, write_stdout
 
 RUNBOOK = "runbook.md"
 
@@ -85,32 +85,15 @@ def reasons(
         declared = tuple(known[name] for name in codes)
     match output:
         case ReasonFormat.JSON:
-            print_json(
-                [
-                    {
-                        "code": code.name,
-                        "part": code.part,
-                        "sentence": code.sentence,
-                        "runbook": code.runbook,
-                    }
-                    for code in declared
-                ]
-            )
+            names = ("part", "sentence", "runbook")
+            print_json([picked(code, *names, code="name") for code in declared])
         case ReasonFormat.MARKDOWN:
             write_stdout(page_of(declared).rstrip("\n"))
         case ReasonFormat.TABLE:
-            _print_table(declared)
-
-
-def _print_table(codes: tuple[DeclaredCode, ...]) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for heading in ("CODE", "PART", "SENTENCE", "RUNBOOK"):
-        table.add_column(heading, overflow="fold")
-    for code in codes:
-        table.add_row(code.name, code.part, code.sentence, code.runbook or "-")
-    stdout_console().print(table)
+            rows = table("CODE", "PART", "SENTENCE", "RUNBOOK")
+            for code in declared:
+                rows.add_row(code.name, code.part, code.sentence, code.runbook or "-")
+            stdout_console().print(rows)
 
 
 _INTRODUCTION = (

@@ -205,7 +205,7 @@ class Sandbox:
                 for one in self.deployed.functions
                 if one.role
             }
-            self._control("aws", "POST", "stacks", {**stack.as_data(), "callers": callers})
+            self._control("aws", "POST", "stacks", {**stack.model_dump(), "callers": callers})
             entries = access_entries(self.deployed, self.endpoints.cluster, NODE_ROLE_ARN)
             self._control("aws", "PUT", "access", entries)
         except SandboxError as error:

@@ -1,6 +1,6 @@
 """The content of a sandbox: node groups and workloads of its cluster, instances of other clusters.
 
-A scenario is a value. `sandbox.provisioning` creates it through the APIs that a user calls.
+A scenario is a value. `leeway_sandbox.provisioning` creates it through the APIs that a user calls.
 """
 
 import math

@@ -4,8 +4,9 @@ Functions do not need it. `leeway adopt`, `leeway doctor` and people read it.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from typing import Any
+
+from pydantic import BaseModel
 
 from leeway_sandbox.intrinsics import Resolver
 
@@ -13,53 +14,39 @@ _ROLE = "AWS::IAM::Role"
 _ALARM = "AWS::CloudWatch::Alarm"
 
 
-@dataclass(frozen=True)
-class StackResource:
-    """A resource of the stack; ``physical_id`` is its name, ARN or URL, as ``Ref`` returns it."""
+class StackResource(BaseModel):
+    """A resource of the stack; `physical_id` is its name, ARN or URL, as `Ref` returns it."""
 
     logical_id: str
     kind: str
     physical_id: str
 
 
-@dataclass(frozen=True)
-class StackRole:
-    """A role; ``properties`` are in the shape of CloudFormation."""
+class Named(BaseModel):
+    """A role with its ARN, or an alarm; `properties` are in the shape of CloudFormation."""
 
     name: str
-    arn: str
-    properties: Mapping[str, Any]
+    properties: dict[str, Any]
+    arn: str = ""
 
 
-@dataclass(frozen=True)
-class StackAlarm:
-    """An alarm; ``properties`` are in the shape of CloudFormation."""
+class Stack(BaseModel):
+    """A stack, the body of AWS's `POST /_sandbox/stacks`.
 
-    name: str
-    properties: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class DeployedStack:
-    """A stack.
-
-    ``template`` is the text of the template, ``declared`` its description, metadata and parameters.
-    ``parameters`` has the values of the deployment; a list is one text with commas. ``roles`` and
-    ``alarms`` are keyed by logical id.
+    `template` is the text of the template, `declared` its description, metadata and parameters.
+    `parameters` has the values of the deployment; a list is one text with commas. `roles` and
+    `alarms` are keyed by logical id. `callers` has the role of each access key of a function.
     """
 
     name: str
     template: str
-    declared: Mapping[str, Any]
-    parameters: Mapping[str, str]
-    outputs: Mapping[str, Mapping[str, str]]
-    resources: tuple[StackResource, ...]
-    roles: Mapping[str, StackRole]
-    alarms: Mapping[str, StackAlarm]
-
-    def as_data(self) -> dict[str, Any]:
-        """Return the body of the AWS's `POST /_sandbox/stacks`."""
-        return asdict(self)
+    declared: dict[str, Any]
+    parameters: dict[str, str]
+    outputs: dict[str, dict[str, str]]
+    resources: list[StackResource]
+    roles: dict[str, Named]
+    alarms: dict[str, Named]
+    callers: dict[str, str] = {}
 
 
 def read_stack(
@@ -68,7 +55,7 @@ def read_stack(
     source: Mapping[str, Any],
     translated: Mapping[str, Any],
     resolver: Resolver,
-) -> DeployedStack:
+) -> Stack:
     """Return the stack of a translated template; ``source`` is the template before that.
 
     Raises:
@@ -79,7 +66,7 @@ def read_stack(
         for logical_id, resource in translated["Resources"].items()
         if resolver.exists(logical_id)
     }
-    return DeployedStack(
+    return Stack(
         name=name,
         template=template,
         declared={
@@ -94,19 +81,21 @@ def read_stack(
             for one, output in translated.get("Outputs", {}).items()
             if resolver.is_included(output, one)
         },
-        resources=tuple(
-            StackResource(one, kind, str(resolver.reference(one, one)))
+        resources=[
+            StackResource(logical_id=one, kind=kind, physical_id=str(resolver.reference(one, one)))
             for one, kind in resources.items()
-        ),
+        ],
         roles={
-            one: StackRole(
-                resolver.name(one), resolver.attribute(one, "Arn", one), resolver.properties(one)
+            one: Named(
+                name=resolver.name(one),
+                properties=resolver.properties(one),
+                arn=resolver.attribute(one, "Arn", one),
             )
             for one, kind in resources.items()
             if kind == _ROLE
         },
         alarms={
-            one: StackAlarm(resolver.name(one), resolver.properties(one))
+            one: Named(name=resolver.name(one), properties=resolver.properties(one))
             for one, kind in resources.items()
             if kind == _ALARM
         },

@@ -16,7 +16,7 @@ from samtranslator.yaml_helper import yaml_parse
 
 from leeway_sandbox.errors import SandboxError
 from leeway_sandbox.intrinsics import Resolver
-from leeway_sandbox.stack import DeployedStack, read_stack
+from leeway_sandbox.stack import Stack, read_stack
 
 _LOCAL_CODE = {
     "AWS::Serverless::Function": "CodeUri",
@@ -138,7 +138,7 @@ class DeployedTemplate:
     permissions: tuple[Permission, ...]
     access_entries: Mapping[str, str]
     """Role (logical id) → the Kubernetes group of its access entry in every cluster."""
-    stack: DeployedStack
+    stack: Stack
     schedules: tuple[ScheduleResource, ...] = ()
     schedule_groups: tuple[str, ...] = ()
     event_sources: tuple[EventSourceResource, ...] = ()
@@ -223,7 +223,7 @@ class _Reader:
         self._places = places
         self._resources: Mapping[str, Any] = template["Resources"]
 
-    def read(self, stack: DeployedStack) -> DeployedTemplate:
+    def read(self, stack: Stack) -> DeployedTemplate:
         return DeployedTemplate(
             functions=tuple(self._function(name) for name in self._all("AWS::Lambda::Function")),
             rules=tuple(self._rule(name) for name in self._all("AWS::Events::Rule")),

@@ -3,13 +3,16 @@
 import json
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from leeway.aws.table import DynamoTable
 from leeway_cli import main
-from leeway_cli.adopt.adoptions import CLAIM_SECONDS, Adoption
+from leeway_cli.adopt.adoptions import ADOPTION, CLAIM_TIME, Adoption, StoredAdoption
 from leeway_cli.adopt.changes import Change
 from leeway_cli.adopt.plan import RBAC
 from leeway_cli.adopt.settings.groups import GroupTag
@@ -307,16 +310,15 @@ def test_an_adopt_that_stops_at_every_call_converges_and_release_undoes_it(
 def test_a_second_adopt_waits_for_the_claim_of_the_first(
     world: World, cluster: str, run: Run
 ) -> None:
-    table = world.aws.client("dynamodb")
-    key = {"pk": {"S": f"ADOPTION#{cluster}"}, "sk": {"S": "ADOPTION"}}
-    claim = {"holder": {"S": "ann@host process 7"}, "until": {"N": "4102444800"}}
-    table.put_item(TableName="leeway", Item={**key, **claim})
+    table = table_of(world)
+    until = datetime(2100, 1, 1, tzinfo=UTC)
+    table.put(ADOPTION, StoredAdoption(cluster, 1, (), "ann@host process 7", until))
 
     code, _, err = run("adopt", cluster, "--yes")
     assert (code, "Run the command again after that time." in err) == (1, True)
     assert "ann@host process 7" in err
 
-    table.put_item(TableName="leeway", Item={**key, **claim, "until": {"N": "1"}})
+    end_claim(world, cluster)
     assert run("adopt", cluster, "--yes")[0] == 0
 
 
@@ -325,15 +327,17 @@ def adopting(cluster: str, small: tuple[str, str], *more: str) -> tuple[str, ...
     return ("adopt", cluster, "--yes", "--stack", cluster, *small, "--group", "web", *more)
 
 
+def table_of(world: World) -> DynamoTable:
+    return DynamoTable(lambda: world.aws.client("dynamodb"), TABLE)
+
+
 def end_claim(world: World, cluster: str) -> None:
     """Let the claim of a process expire, as it does a minute after its last step."""
-    world.aws.client("dynamodb").update_item(
-        TableName=TABLE,
-        Key={"pk": {"S": f"ADOPTION#{cluster}"}, "sk": {"S": "ADOPTION"}},
-        UpdateExpression="SET #until = :past",
-        ExpressionAttributeNames={"#until": "until"},
-        ExpressionAttributeValues={":past": {"N": "1"}},
-    )
+    table = table_of(world)
+    stored = table.get(ADOPTION, cluster=cluster)
+    assert stored is not None
+    past = replace(stored, until=datetime(2026, 1, 1, tzinfo=UTC))
+    table.put(ADOPTION, past, replaces=stored.version)
 
 
 def test_an_adopt_that_is_killed_after_each_step_is_continued_by_the_next_one(
@@ -551,12 +555,10 @@ def test_release_keeps_a_launch_hook_while_instances_wait_for_it(
 
 
 def test_a_process_that_lost_its_claim_changes_nothing_more(world: World, cluster: str) -> None:
-    now = 1_000_000.0
+    now = datetime(2026, 11, 23, tzinfo=UTC)
 
     def adoption(holder: str) -> Adoption:
-        return Adoption(
-            lambda: world.aws.client("dynamodb"), TABLE, cluster, lambda: now, holder=holder
-        )
+        return Adoption(table_of(world), cluster, lambda: now, holder)
 
     first, second = adoption("first"), adoption("second")
     change = Change(None, GroupTag("web", cluster))
@@ -566,7 +568,7 @@ def test_a_process_that_lost_its_claim_changes_nothing_more(world: World, cluste
         second.claim()
     assert "Run the command again after that time." in str(claimed.value)
 
-    now += CLAIM_SECONDS + 1
+    now += CLAIM_TIME + timedelta(seconds=1)
     second.claim()
 
     assert second.changes == {change.key: change}

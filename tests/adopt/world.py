@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -77,16 +77,16 @@ class World:
         """Register Leeway's stack, as the sandbox does that has deployed the template."""
         deployed = DEPLOYED.stack
         metadata = {**deployed.declared["Metadata"], "AccessEntries": dict(entries)}
-        stack = replace(
-            deployed,
-            name=name,
-            declared={**deployed.declared, "Metadata": metadata},
-            parameters={**deployed.parameters, "LogLevel": "DEBUG", **parameters},
-            outputs={**deployed.outputs, "TableName": {"Value": TABLE}},
-            roles={},
-            alarms={},
-        )
-        self.aws.control("POST", "stacks", stack.as_data())
+        changes: dict[str, Any] = {
+            "name": name,
+            "declared": {**deployed.declared, "Metadata": metadata},
+            "parameters": {**deployed.parameters, "LogLevel": "DEBUG", **parameters},
+            "outputs": {**deployed.outputs, "TableName": {"Value": TABLE}},
+            "roles": {},
+            "alarms": {},
+        }
+        stack = deployed.model_copy(update=changes)
+        self.aws.control("POST", "stacks", stack.model_dump())
 
     def parameters(self, stack: str) -> dict[str, str]:
         found = self.aws.client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]

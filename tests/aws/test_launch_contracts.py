@@ -47,7 +47,7 @@ from leeway.launch.resolve_pools import (
     Subnet,
 )
 from leeway.launch.templates import LaunchTemplate, LaunchTemplates, OwnedLaunchTemplates
-from leeway.manifests.fields import SecurityGroupTerm, SubnetTerm
+from leeway.manifests.base import SecurityGroupTerm, SubnetTerm
 from leeway.manifests.node_class import AmiTerm
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.selection.offers.catalog import Catalog

@@ -185,17 +185,6 @@ def test_an_invalid_kubeconfig_is_reported_with_its_path(
     assert printed.count("\n") == 1
 
 
-def test_an_unavailable_api_server_is_one_line(
-    live: Live, node: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    live.fail_with({"refuse": True})
-    assert drain(live, node) == 1
-    live.fail_with()
-    printed = capsys.readouterr().err
-    assert printed.count("\n") == 1
-    assert "refused" in printed
-
-
 @pytest.mark.parametrize("more", [("--dry-run",), ("--force",)])
 def test_control_characters_in_an_owners_name_have_no_effect_on_the_terminal(
     live: Live, node: str, capsys: pytest.CaptureFixture[str], more: tuple[str, ...]

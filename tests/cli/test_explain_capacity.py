@@ -290,9 +290,10 @@ def test_an_old_catalog_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert "the catalog is 30h old" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("asked", [["cluster"], ["node", "a"], ["pod", "x"]])
 def test_without_files_and_without_a_cluster_the_option_is_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    asked: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("LEEWAY_CLUSTER", raising=False)
-    assert main.run(["explain", "cluster", "--sandbox"]) == 2
+    assert main.run(["explain", *asked, "--sandbox"]) == 2
     assert "--cluster: expected the name of a cluster" in capsys.readouterr().err

@@ -247,15 +247,6 @@ def test_a_failure_is_one_line(
     assert err.count("\n") == 1
 
 
-def test_without_files_and_without_a_cluster_the_option_is_named(
-    live: Live, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("LEEWAY_CLUSTER", raising=False)
-    kubeconfig = ["--kubeconfig", str(live.folder / "kubeconfig")]
-    assert main.run(["explain", "pod", "x", *kubeconfig]) == 2
-    assert "--cluster: expected the name of a cluster" in capsys.readouterr().err
-
-
 def instance(aws: Sandbox, tags: dict[str, str]) -> str:
     """Launch an instance with these tags; return its id."""
     given = [{"Key": key, "Value": value} for key, value in tags.items()]

@@ -9,8 +9,8 @@ from leeway.clock import SystemClock
 from leeway.kubernetes.cluster_states import KubernetesClusterStates
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.kubeconfig import kubeconfig_connection
+from leeway.kubernetes.list_watch import WatchRequest, events_in
 from leeway.kubernetes.unscheduled_pods import PODS, SELECTION, HttpPodWatches
-from leeway.kubernetes.watches import WatchRequest, events_in
 from leeway.pod_watch.burst import needs_new_node
 from leeway.pod_watch.follower import PodChange
 from leeway.ports.kubernetes import ClusterUnavailable

@@ -4,7 +4,8 @@ from datetime import timedelta
 
 import pytest
 from leeway.capacity_requests import CapacityRequest
-from leeway.disruption.snapshot import OwnNode, Snapshot, own_instances
+from leeway.disruption.snapshot import OwnNode, Snapshot, own_instances, snapshot_of
+from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.launch.fleets import FleetInstance
 from leeway.launch.intent import LaunchIntent
@@ -166,3 +167,33 @@ def test_a_node_starts_until_its_admission_has_initialized_it(cluster: Cluster) 
     cluster.add("admitted", labels={**labels, **JOINED})
     ready = {one.name for one in cluster.snapshot().own if one.ready}
     assert ready == {"admitted"}
+
+
+@pytest.mark.parametrize(
+    ("age", "indexed", "comes"),
+    [
+        (timedelta(minutes=1), {}, True),
+        (timedelta(minutes=5), {"i-new": facts("i-new", joined=False)}, True),
+        (timedelta(minutes=5), {"i-new": facts("i-new")}, False),
+        (timedelta(minutes=5), {}, False),
+    ],
+    ids=["just launched", "starts", "Node is gone", "ended"],
+)
+def test_an_instance_that_was_given_back_does_not_come_again(
+    cluster: Cluster, age: timedelta, indexed: dict[str, InstanceFacts], comes: bool
+) -> None:
+    """Otherwise other nodes would be emptied onto it for 15 minutes."""
+    launched = FleetInstance("i-new", "m5.large", "us-east-1a", "spot")
+    cluster.intents = [
+        LaunchIntent(
+            id="one",
+            cluster="prod",
+            pool="web",
+            token="t",
+            created_at=NOW - age,
+            request=None,
+            instances=(launched,),
+        )
+    ]
+    found = snapshot_of(cluster.read(), {}, {}, index=indexed)
+    assert [one.name for one in found.others] == (["i-new"] if comes else [])

@@ -361,3 +361,25 @@ def test_a_preference_that_does_not_hold_keeps_no_node() -> None:
     web = hoping(preferred_pod_anti_affinity=(Weighted(1, term(HOSTNAME, app="web")),))
     nodes = [own_node("n0", *[web] * 2, kind="small"), own_node("n1", *[web] * 3, kind="small")]
     assert decide_returns(snapshot(*nodes, pools=())).returns
+
+
+@pytest.mark.parametrize(
+    ("change", "returned"),
+    [
+        ({"drift": ("It runs another AMI.",)}, []),
+        ({"created_at": NOW - DAY}, [("here",)]),
+    ],
+    ids=["drifted", "expired"],
+)
+def test_an_annotation_of_a_node_keeps_it_until_it_expires_though_its_drain_is_bounded(
+    change: dict[str, object], returned: list[tuple[str, ...]]
+) -> None:
+    rules = ReturnRules(expires=DAY, drain_within=MINUTE, budgets=())
+    young = own_node("here", spec(100), kind="small", age=MINUTE)
+    one = replace(young, protected=True, **change)  # type: ignore[arg-type]
+    found = decide_returns(snapshot(one, rules=rules))
+    assert [each.nodes for each in found.returns] == returned
+    # The annotation of a pod keeps neither.
+    pods = [replace(m, protected_until=NOW + MINUTE) for m in one.pods]
+    of_pod = with_pods(replace(one, protected=False), pods)
+    assert [e.nodes for e in decide_returns(snapshot(of_pod, rules=rules)).returns] == [("here",)]

@@ -35,7 +35,7 @@ def found(*some: FunctionAnswers, **changes: Any) -> list[tuple[str, str, str]]:
     facts = healthy(
         stack=stack, clusters=(cluster(entries=(*entries, *kept), **changes),), answers=some
     )
-    return [(one.severity.value, one.code, one.message) for one in examine(facts)]
+    return [(one.severity.value, one.code, one.reason) for one in examine(facts)]
 
 
 def codes(*some: FunctionAnswers, **changes: Any) -> list[tuple[str, str]]:

@@ -27,7 +27,7 @@ def test_each_part_of_the_stack_that_is_not_read_is_a_finding(part: str) -> None
     assert codes == ["PartNotRead"]
     (one,) = [one for one in examine(facts) if one.code == "PartNotRead"]
     assert one.subject == f"the {part}"
-    assert "x:Y" in one.message
+    assert "x:Y" in one.reason
 
 
 @pytest.mark.parametrize(
@@ -73,11 +73,11 @@ def test_a_hostile_name_has_no_effect_on_a_terminal_or_a_shell() -> None:
     facts = healthy(clusters=(cluster(groups=(group(name=HOSTILE, zones=("a",)),)),))
     shown = printed(facts)
     assert not {"\x1b", "\x07", "\u202e"} & set(shown)
-    finding = next(one for one in examine(facts) if "has one zone" in one.message)
+    finding = next(one for one in examine(facts) if "has one zone" in one.reason)
     words = shlex.split(finding.command)
     assert words[:3] == ["aws", "autoscaling", "describe-auto-scaling-groups"]
     assert len(words) == 5
-    assert "\n" not in finding.message + finding.subject + finding.command
+    assert "\n" not in finding.reason + finding.subject + finding.command
     assert json.loads(json.dumps(as_data(facts, (finding,))))["findings"][0]["command"]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from leeway.launch.resolve_pools import Subnet
-from leeway.manifests.fields import SecurityGroupTerm, SubnetTerm
+from leeway.manifests.base import SecurityGroupTerm, SubnetTerm
 
 
 @dataclass

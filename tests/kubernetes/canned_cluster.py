@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from leeway.kubernetes.kept_kind import PATHS
+from leeway.kubernetes.cluster_states import PATHS
 
 from tests.kubernetes.faulty_server import FaultyServer, Request
 from tests.provisioning.cluster_documents import Objects, key

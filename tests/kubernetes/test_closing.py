@@ -13,7 +13,7 @@ import pytest
 from leeway.clock import SystemClock
 from leeway.kubernetes.kubeconfig import kubeconfig_cluster, kubeconfig_connection
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
-from leeway.kubernetes.watches import WatchRequest, WatchStream
+from leeway.kubernetes.list_watch import WatchRequest, WatchStream
 from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.ports.kubernetes_objects import Pod, Response
 from leeway.retirement.executor import DrainExecutor

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 from leeway.kubernetes import cluster_states
-from leeway.kubernetes.cluster_states import LIST_AGAIN_AFTER, KubernetesClusterStates
+from leeway.kubernetes.cluster_states import LIST_AGAIN_AFTER, PATHS, KubernetesClusterStates
 from leeway.kubernetes.connection import Connection
-from leeway.kubernetes.kept_kind import PATHS
 from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 

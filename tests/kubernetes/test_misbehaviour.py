@@ -15,7 +15,7 @@ from leeway.clock import SystemClock
 from leeway.headroom.plan import ScaleTarget
 from leeway.kubernetes.kubeconfig import kubeconfig_cluster, kubeconfig_connection
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
-from leeway.kubernetes.watches import WATCH_SECONDS
+from leeway.kubernetes.list_watch import WATCH_SECONDS
 from leeway.kubernetes.workloads import HttpWorkloads
 from leeway.policy.rules import OnBlocked
 from leeway.ports.kubernetes import ClusterUnavailable, PodFeed
@@ -149,7 +149,7 @@ def line(kind: str, about: object) -> bytes:
 def test_a_watch_that_sends_no_events_is_replaced_by_a_list_after_its_timeout(
     server: FaultyServer, cluster: LightkubeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leeway.kubernetes.watches.EXTRA_SECONDS", 0.4 - WATCH_SECONDS)
+    monkeypatch.setattr("leeway.kubernetes.list_watch.EXTRA_SECONDS", 0.4 - WATCH_SECONDS)
     server.on("WATCH", PODS, lambda request: request.trickle(HEADER + b"\r\n{", b" "))
     server.on("GET", PODS, json_answer(pods(pod("gone-by-now"))))
     with cluster.watch_pods("node-1") as feed:

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from leeway.clock import SystemClock
 from leeway.kubernetes.budgets import selects
-from leeway.kubernetes.decoders import NODES, ObjectList, read_json
-from leeway.kubernetes.kept_kind import PATHS, KeptKind
+from leeway.kubernetes.cluster_states import PATHS, KeptKind
+from leeway.kubernetes.list_watch import NODES, ObjectList, read_json
 from leeway.kubernetes.translate import cordoned, released, to_node, to_pod
 from leeway.kubernetes.unscheduled_pods import change_of
 from leeway.provisioning.kept_objects import KeptObjects

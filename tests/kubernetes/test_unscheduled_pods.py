@@ -249,7 +249,7 @@ def test_a_watch_asks_for_unscheduled_pods_and_bookmarks(
 def test_a_line_that_never_ends_does_not_fill_the_memory(
     server: FaultyServer, watches: PodWatches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leeway.kubernetes.watches.LONGEST_LINE", 1000)
+    monkeypatch.setattr("leeway.kubernetes.list_watch.LONGEST_LINE", 1000)
 
     def endless(request: Any) -> None:
         request.start_stream()

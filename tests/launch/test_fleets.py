@@ -17,7 +17,7 @@ from leeway.launch.fleets import (
     select_overrides,
     token_of,
 )
-from leeway.manifests.pools import pools_of
+from leeway.manifests.node_pool import pools_of
 from leeway.selection.offers.catalog import ANY, Catalog, Unavailable
 from leeway.selection.packing.plan import Choice, Plan
 from leeway.selection.packing.planning import pack

@@ -11,7 +11,7 @@ from leeway.launch.intent import (
     labels_for_admission,
     nodes_on_the_way,
 )
-from leeway.manifests.pools import pools_of
+from leeway.manifests.node_pool import pools_of
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply

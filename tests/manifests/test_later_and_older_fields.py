@@ -7,8 +7,7 @@ import pytest
 import yaml
 from leeway.manifests.documents import read_documents
 from leeway.manifests.node_class import EC2NodeClass
-from leeway.manifests.node_pool import NodePool
-from leeway.manifests.pools import pools_of
+from leeway.manifests.node_pool import NodePool, pools_of
 from leeway.manifests.reading import Reading, interpret, kinds_called, read_manifests, read_stored
 from leeway.selection.offers.allocatable import GIB, AmiFamily, NodeClass
 from leeway.selection.pods import NodePool as Pool

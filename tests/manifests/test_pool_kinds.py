@@ -4,10 +4,8 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from leeway.manifests.kubelet import PASSED, KubeletSettings
-from leeway.manifests.node_class import EC2NodeClass
-from leeway.manifests.node_pool import NodePool
-from leeway.manifests.pools import pools_of
+from leeway.manifests.node_class import PASSED, EC2NodeClass, KubeletSettings
+from leeway.manifests.node_pool import NodePool, pools_of
 from leeway.manifests.reading import Reading, read_manifests
 from leeway.selection.offers.allocatable import GIB, AmiFamily
 from leeway.selection.pods import NodePool as Pool

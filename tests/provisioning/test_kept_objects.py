@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from leeway.provisioning.cluster_state import ClusterState
+from leeway.provisioning.cluster_state import ClusterState, blocking
 from leeway.provisioning.kept_objects import KeptObjects
 from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, pending_pods
 from leeway.selection.reading.schemas import SCHEMAS
@@ -250,3 +250,31 @@ def test_an_invalid_node_claim_is_reported_and_does_not_count() -> None:
     state = kept.state(NOW)
     assert state.claimed == ()
     assert [(one.kind, one.name) for one in state.unreadable] == [("NodeClaim", "one")]
+
+
+@pytest.mark.parametrize(
+    ("policy", "healthy", "ready", "blocked"),
+    [
+        (None, 1, "True", True),
+        (None, 1, "False", True),
+        (None, 2, "False", False),
+        ("IfHealthyBudget", 1, "False", True),
+        ("AlwaysAllow", 1, "False", False),
+        ("AlwaysAllow", 1, "True", True),
+    ],
+)
+def test_a_budget_blocks_a_pod_that_is_not_ready_as_the_api_server_does(
+    policy: str | None, healthy: int, ready: str, blocked: bool
+) -> None:
+    """Otherwise a pod whose container crashes again and again keeps its node for ever."""
+    crashing = pod("a", "n-1")
+    crashing["status"]["conditions"] = [{"type": "Ready", "status": ready}]
+    policy_of = {"unhealthyPodEvictionPolicy": policy} if policy else {}
+    budget = {
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, **policy_of},
+        "status": {"disruptionsAllowed": 0, "currentHealthy": healthy, "desiredHealthy": 2},
+    }
+    state = state_of(("Node", node("n-1")), ("Pod", crashing), ("PodDisruptionBudget", budget))
+    ((one,),) = (details.pods for details in state.details.values())
+    assert blocking(state.budgets, one.pod, one.ready) == (("web",) if blocked else ())

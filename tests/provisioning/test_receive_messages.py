@@ -5,9 +5,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from aws_lambda_powertools import Logger, Metrics
 from leeway.provision_run import NodeProvisioning
 from leeway.provisioning.receive_messages import LONGEST_WHY, RETRY_AFTER, MessageReceiver
-from leeway.provisioning.report import ProvisioningReport
+from leeway.provisioning.report import ProvisioningReport, ProvisioningTelemetry
 from leeway.reasons import Reason
 from leeway.selection.offers.catalog import Catalog
 from pydantic import ValidationError
@@ -19,9 +20,9 @@ from tests.provisioning.buying import Buying, big_pods, event
 PROD = {"cluster": "prod", "why": "pods are pending"}
 
 
-@dataclass
-class Reports:
-    """The Reports Protocol."""
+@dataclass(frozen=True)
+class Reports(ProvisioningTelemetry):
+    """Telemetry that keeps what it is told."""
 
     runs: list[ProvisioningReport] = field(default_factory=list)
     reasons: list[Reason] = field(default_factory=list)
@@ -41,7 +42,7 @@ class Receiving:
         self.buying.wait_for_nodes(*big_pods(1))
         self.visibility = VisibilityInMemory()
         self.queue = ProvisionQueueInMemory()
-        self.reports = Reports()
+        self.reports = Reports(Logger(), Metrics())
         self.receiver = MessageReceiver(
             NodeProvisioning(self.buying.dependencies()).run,
             self.visibility,

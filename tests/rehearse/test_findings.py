@@ -25,7 +25,7 @@ THREE = (node("a"), node("b"), node("c"))
 def found(*objects: Object, lost: str = "a", pace: Pace = PACE) -> dict[str, Finding]:
     """The findings of one round by code."""
     cluster, storm = read(*objects, pace=pace), storm_of(*objects, lost=lost, pace=pace)
-    return {one.reason.code: one for one in find(cluster, [storm], pace)}
+    return {one.code: one for one in find(cluster, [storm], pace)}
 
 
 def patch_of(command: str) -> Any:
@@ -49,7 +49,7 @@ def test_a_long_grace_period_names_the_line_of_the_deployment() -> None:
 
     assert one.change.object == "Deployment shop/web"
     assert one.change.line == "spec.template.spec.terminationGracePeriodSeconds: 110"
-    assert one.reason.message == (
+    assert one.message == (
         "Pods of Deployment shop/web may take 300 s to end and get 114 s before the deadline."
     )
     assert one.pods == ("shop/web-1",)
@@ -76,7 +76,7 @@ def test_a_budget_of_one_replica_also_names_the_replicas() -> None:
         "spec.replicas: 2 of Deployment shop/web"
     )
     assert codes["SingleReplica"].change.line == "spec.replicas: 2"
-    assert "not Ready for 5 s" in codes["SingleReplica"].reason.message
+    assert "not Ready for 5 s" in codes["SingleReplica"].message
 
 
 def test_a_budget_that_allows_too_few_evictions_in_time() -> None:
@@ -111,7 +111,7 @@ def test_finalizers_and_several_budgets() -> None:
     two = [budget(maxUnavailable=1), budget(name="again", maxUnavailable=1)]
     codes = found(*THREE, kept, pod("web-2", "b"), workload("Deployment", "web", 2), *two)
 
-    assert "example.com/keep" in codes["FinalizersKeepObject"].reason.message
+    assert "example.com/keep" in codes["FinalizersKeepObject"].message
     assert codes["PodHasSeveralBudgets"].change.command == (
         "kubectl --namespace shop delete pdb web"
     )
@@ -136,7 +136,7 @@ def test_a_pod_without_a_place_says_whether_its_volume_binds_it(bound: bool) -> 
     nodes = [node("a"), node("b", zone="us-east-1b"), node("c")]
     cluster = read(*nodes, big, full, *volumes)
     storm = storm_of(*nodes, big, full, *volumes, lost="a c")
-    codes = {one.reason.code for one in find(cluster, [storm], PACE)}
+    codes = {one.code for one in find(cluster, [storm], PACE)}
 
     # The node that replaces `a` is in its zone: it has room for 3 cores, not for 5.
     assert ("NoRoom" in codes) is not bound
@@ -147,7 +147,7 @@ def test_the_nodes_of_another_controller_are_named() -> None:
     one = found(managed, node("b"), pod("web-1", "a"))["OwnerDrainsNode"]
 
     assert one.change.line == "spec.takes: [managed-node-group]"
-    assert "managed node group blue" in one.reason.message
+    assert "managed node group blue" in one.message
 
 
 def test_the_tool_that_writes_an_object_is_named() -> None:
@@ -183,7 +183,7 @@ def test_findings_of_many_rounds_keep_the_worst_and_count_the_rounds() -> None:
     pods = [pod("web-1", "a"), pod("web-2", "b")]
     objects = [*THREE, *pods, workload("Deployment", "web", 2), budget(minAvailable=2)]
     storms = [storm_of(*objects, lost=lost) for lost in ("a", "a b", "c")]
-    codes = {one.reason.code: one for one in find(read(*objects), storms, PACE)}
+    codes = {one.code: one for one in find(read(*objects), storms, PACE)}
 
     assert codes["BudgetNeverAllows"].rounds == 2
     assert len(codes["BudgetNeverAllows"].pods) == 2

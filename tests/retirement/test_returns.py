@@ -135,7 +135,7 @@ def test_a_declined_return_ends_its_request_for_nodes() -> None:
     before = returned(EXPIRED, WEB)
     retire(before)
     (request,) = before.capacity.values()
-    later = request.model_copy(update={"version": 1, "ends_at": FOREVER, "attempt": 1})
+    later = request.model_copy(update={"version": 1, "ends_at": NOTICED + timedelta(days=365), "attempt": 1})
     fakes.capacity[later.instance] = later
     kept(fakes)
     (request,) = fakes.capacity.values()
@@ -157,17 +157,18 @@ def test_an_interruption_takes_over_a_return() -> None:
     count=st.integers(0, 5),
     allowed=st.integers(0, 5) | st.none(),
     forced=st.booleans(),
+    optional=st.booleans(),
     protected=st.booleans(),
 )
 def test_a_node_goes_only_with_the_pods_that_were_decided_about(
-    count: int, allowed: int | None, forced: bool, protected: bool
+    count: int, allowed: int | None, forced: bool, optional: bool, protected: bool
 ) -> None:
     node = Node("n", "u", "aws:///z/i-1", True, True, {}, {DO_NOT_DISRUPT: "true"})
     free = replace(node, annotations={})
-    terms = ReturnTerms(cause="Empty", pods=allowed, forced=forced)
+    terms = ReturnTerms(cause="Drifted", pods=allowed, forced=forced, optional=optional)
     why = why_kept(node if protected else free, [WEB] * count, terms, NOTICED)
     too_many = allowed is not None and count > allowed
-    assert (why is not None) == (too_many or (protected and not forced))
+    assert (why is not None) == (too_many or (protected and (optional or not forced)))
 
 
 CHEAPER = ReturnTerms(cause="Underutilized", pods=1, optional=True)

@@ -1,27 +1,23 @@
-"""The records of adoptions in the table, by boto3.
+"""The record of an adoption in the table: what adopt changed, and the process that works on it.
 
-Keys: `pk` = ADOPTION#<cluster>, `sk` = ADOPTION. `changes` is the JSON of what adopt changed, in
-order. `holder` is the process that works on the cluster, until the epoch second `until`. Each write
-has a condition on both, so of two processes only one works on a cluster at a time.
+Each write replaces the version that this process has read or written, so of two processes only one
+works on a cluster at a time.
 """
 
 import getpass
 import os
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
-from leeway.aws.errors import aws_errors, conditional_write
-from leeway.table import RecordChanged
-from leeway.typed_json import adapter_of
+from leeway.table import Record, RecordChanged, Table
 
 from leeway_cli.adopt.changes import Change
 from leeway_cli.errors import CannotBeDoneError
 
-CLAIM_SECONDS = 60
+CLAIM_TIME = timedelta(seconds=60)
 """How long a process may go without a step. A process that was killed blocks the next one for this
 time."""
 
@@ -36,24 +32,45 @@ def new_holder() -> str:
     return f"{user}@{socket.gethostname()} process {os.getpid()} {uuid4().hex[:8]}"
 
 
+NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAdoption:
+    """The changes of adopt in order, and until when `holder` works on the cluster; empty: nobody
+    does."""
+
+    cluster: str
+    version: int = 0
+    changes: tuple[Change, ...] = ()
+    holder: str = ""
+    until: datetime = NEVER
+
+
+ADOPTION = Record(StoredAdoption, "ADOPTION#{cluster}", "ADOPTION", versioned=True)
+
+
 @dataclass
 class Adoption:
-    """The record of one cluster, which this process has claimed. `now` returns epoch seconds."""
+    """The record of one cluster, as this process has read or written it."""
 
-    client: Callable[[], Any]
-    table: str
+    table: Table
     cluster: str
-    now: Callable[[], float]
+    now: Callable[[], datetime]
     holder: str = field(default_factory=new_holder)
-    changes: dict[str, Change] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._stored = StoredAdoption(self.cluster)
+
+    @property
+    def changes(self) -> dict[str, Change]:
+        """The changes, by the keys of their settings."""
+        return {one.key: one for one in self._stored.changes}
 
     def read(self) -> None:
         """Read the changes without a claim, for a dry run."""
-        with aws_errors():
-            answer = self.client().get_item(
-                TableName=self.table, Key=_key(self.cluster), ConsistentRead=True
-            )
-        self._keep(answer.get("Item") or {})
+        found = self.table.get(ADOPTION, cluster=self.cluster)
+        self._stored = found or StoredAdoption(self.cluster)
 
     def claim(self) -> None:
         """Claim the cluster and read its changes.
@@ -61,13 +78,13 @@ class Adoption:
         Raises:
             CannotBeDoneError: another process works on the cluster.
         """
-        free = "attribute_not_exists(holder) OR #until < :now OR holder = :me"
-        values = {**self._holds(), ":now": _number(self.now())}
-        try:
-            item = self._update("SET holder = :me, #until = :until", free, values)
-        except RecordChanged as error:
-            raise CannotBeDoneError(self._claimed_by()) from error
-        self._keep(item)
+        self.read()
+        free = self._stored.holder in ("", self.holder) or self._stored.until < self.now()
+        if not free or not self._write(self._stored.changes):
+            raise CannotBeDoneError(
+                f"{self._stored.holder} works on cluster {self.cluster} until "
+                f"{self._stored.until:%H:%M:%S} UTC. Run the command again after that time."
+            )
 
     def record(self, changes: Sequence[Change]) -> None:
         """Write the changes and renew the claim. They are written before they are made, so that
@@ -76,81 +93,32 @@ class Adoption:
         Raises:
             CannotBeDoneError: the claim has expired, and another process has taken it.
         """
-        text = adapter_of(list[Change]).dump_json([*changes]).decode()
-        values = {**self._holds(), ":changes": {"S": text}}
-        try:
-            self._update(
-                "SET holder = :me, #until = :until, changes = :changes", "holder = :me", values
-            )
-        except RecordChanged as error:
+        if not self._write(tuple(changes)):
             raise CannotBeDoneError(
                 f"Another process has taken over cluster {self.cluster}, since a step took too "
                 "long. Run the command again."
-            ) from error
-        self.changes = {one.key: one for one in changes}
+            )
 
     def leave(self) -> None:
         """Give up the claim. A record without changes is deleted."""
+        stored = self._stored
         try:
-            with conditional_write(self.cluster):
-                if self.changes:
-                    self.client().update_item(
-                        TableName=self.table,
-                        Key=_key(self.cluster),
-                        UpdateExpression="REMOVE holder, #until",
-                        ConditionExpression="holder = :me",
-                        ExpressionAttributeNames={"#until": "until"},
-                        ExpressionAttributeValues={":me": {"S": self.holder}},
-                    )
-                else:
-                    self.client().delete_item(
-                        TableName=self.table,
-                        Key=_key(self.cluster),
-                        ConditionExpression="holder = :me",
-                        ExpressionAttributeValues={":me": {"S": self.holder}},
-                    )
+            if stored.changes:
+                self.table.put(ADOPTION, replace(stored, version=stored.version + 1, holder=""))
+            else:
+                self.table.delete(ADOPTION, replaces=stored.version, cluster=self.cluster)
         except RecordChanged:
             return  # another process has taken the claim after it expired
 
-    def _update(self, expression: str, condition: str, values: dict[str, Any]) -> dict[str, Any]:
-        with conditional_write(self.cluster):
-            answer = self.client().update_item(
-                TableName=self.table,
-                Key=_key(self.cluster),
-                UpdateExpression=expression,
-                ConditionExpression=condition,
-                ExpressionAttributeNames={"#until": "until"},
-                ExpressionAttributeValues=values,
-                ReturnValues="ALL_NEW",
-            )
-        item: dict[str, Any] = answer["Attributes"]
-        return item
-
-    def _holds(self) -> dict[str, Any]:
-        return {":me": {"S": self.holder}, ":until": _number(self.now() + CLAIM_SECONDS)}
-
-    def _keep(self, item: dict[str, Any]) -> None:
-        text = item.get("changes", {}).get("S", "[]")
-        found = adapter_of(list[Change]).validate_json(text)
-        self.changes = {one.key: one for one in found}
-
-    def _claimed_by(self) -> Any:
-        with aws_errors():
-            answer = self.client().get_item(
-                TableName=self.table, Key=_key(self.cluster), ConsistentRead=True
-            )
-        item = answer.get("Item") or {}
-        until = datetime.fromtimestamp(float(item.get("until", {}).get("N", "0")), UTC)
-        holder = item.get("holder", {}).get("S", "unknown")
-        return (
-            f"{holder} works on cluster {self.cluster} until {until:%H:%M:%S} UTC. Run the command "
-            "again after that time."
-        )
-
-
-def _key(cluster: str) -> dict[str, Any]:
-    return {"pk": {"S": f"ADOPTION#{cluster}"}, "sk": {"S": "ADOPTION"}}
-
-
-def _number(seconds: float) -> dict[str, str]:
-    return {"N": str(int(seconds))}
+    def _write(self, changes: tuple[Change, ...]) -> bool:
+        """Write the record with a new claim; False if another process has written it."""
+        until = (self.now() + CLAIM_TIME).replace(microsecond=0)
+        version = self._stored.version + 1
+        written = StoredAdoption(self.cluster, version, changes, self.holder, until)
+        try:
+            self.table.put(ADOPTION, written)
+        except RecordChanged:
+            self.read()  # a call that was repeated after a lost answer finds its own write
+            return self._stored == written
+        self._stored = written
+        return True

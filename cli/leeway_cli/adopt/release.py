@@ -34,7 +34,7 @@ def run_release(found: Connected, command: Command) -> None:
             works on the cluster, a change failed, or a setting cannot be removed yet.
     """
     adoption = adoption_of(found)
-    with aws_errors(f"table {adoption.table}"):
+    with aws_errors(found.services.stack.where):
         adoption.read()
     if not adoption.changes:
         raise CannotBeDoneError(

@@ -6,11 +6,10 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 
 import typer
 from leeway import __version__
-from leeway.wiring.clients import client, clock
+from leeway.wiring.clients import clock, table
 
 from leeway_cli.adopt.adoptions import Adoption
 from leeway_cli.adopt.changes import Change, Plan, Setting, recorded_change
@@ -68,7 +67,7 @@ class Command:
     @contextmanager
     def claimed(self, adoption: Adoption) -> Iterator[None]:
         """Claim the cluster for the time of the block."""
-        with aws_errors(f"table {adoption.table}"):
+        with aws_errors(f"the adoption of {adoption.cluster}"):
             adoption.claim()
             self.adoption = adoption
             try:
@@ -145,11 +144,7 @@ class Executor:
 
 def adoption_of(found: Connected) -> Adoption:
     """Return the record of a cluster, which is not read yet."""
-    table = found.services.stack.table
-    now = clock().now
-    return Adoption(
-        partial(client, "dynamodb"), table, found.cluster.name, lambda: now().timestamp()
-    )
+    return Adoption(table(name=found.services.stack.table), found.cluster.name, clock().now)
 
 
 def run_adoption(found: Connected, plan: Callable[[], Plan], command: Command) -> None:
@@ -247,6 +242,6 @@ def ask_functions(found: Connected, objects: Iterable[ClusterObject], command: C
             break
         command.sleep(_PAUSE)
     for one in (*of_aws, *of_cluster):
-        command.say(f"{one.severity.value}  {one.code}: {one.message}")
+        command.say(f"{one.severity.value}  {one.code}: {one.reason}")
         if one.command:
             command.say(f"$ {one.command}")

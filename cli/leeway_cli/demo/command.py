@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from leeway_cli.errors import BadInputError, CannotBeDoneError
-from leeway_cli.html_templates import check_page_path
+from leeway_cli.html_templates import check_page_path, write_page
 from leeway_cli.output import Format, FormatOption, print_json, stderr_console, stdout_console
 
 if TYPE_CHECKING:
@@ -84,12 +84,7 @@ def demo(
     from leeway_cli.report.page import print_page, render_page
 
     page, data = _reported(scenario, nodes, interruptions, replicas, seed, report)
-    try:
-        report.write_text(render_page(page), encoding="utf-8")
-    except OSError as error:
-        raise CannotBeDoneError(
-            f"The report {report} could not be written: {error.strerror}.", result=data
-        ) from error
+    write_page(report, render_page(page), data)
     if output is Format.TABLE:
         print_page(page, stdout_console())
     stderr_console().print(f"\nThe HTML report: [bold]{report}[/]")

@@ -152,7 +152,7 @@ def is_over(report: ScaleUpReport, now: float) -> bool:
 
 def with_bound(report: ScaleUpReport, scenario: Scenario) -> ScaleUpReport:
     """Add the lower bound of the price of any nodes for the pods that run on launched nodes."""
-    from leeway.manifests.pools import pools_of
+    from leeway.manifests.node_pool import pools_of
     from leeway.manifests.reading import read_manifests
     from leeway.selection.packing.planning import pack
     from leeway.selection.packing.supply import Supply

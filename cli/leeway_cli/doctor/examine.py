@@ -1,6 +1,7 @@
 """Makes all checks of facts, and renders the findings for a terminal and as JSON."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from leeway_cli.doctor import reasons
@@ -8,9 +9,7 @@ from leeway_cli.doctor.checks.clusters import (
     check_catalog,
     check_clock,
     check_clusters,
-    check_node_roles,
     check_pools,
-    check_spending,
     spending_limit,
 )
 from leeway_cli.doctor.checks.groups import check_groups, check_hooks
@@ -38,7 +37,7 @@ from leeway_cli.doctor.checks.stack import (
     check_stack,
 )
 from leeway_cli.doctor.facts import Facts, known, unread_parts
-from leeway_cli.doctor.finding import Finding, Severity, finding
+from leeway_cli.doctor.finding import About, Finding, Severity
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,13 +46,8 @@ if TYPE_CHECKING:
 def check_unread(facts: Facts) -> Iterator[Finding]:
     """Report every part that could not be read, with the error."""
     for cluster, one in unread_parts(facts):
-        yield finding(
-            one.severity,
-            reasons.PART_NOT_READ,
-            one.part,
-            f"The doctor could not read {one.part}: {one.problem}.",
-            cluster=cluster,
-        )
+        message = f"The doctor could not read {one.part}: {one.problem}."
+        yield About(reasons.PART_NOT_READ, one.part, cluster).finding(one.severity, message)
 
 
 CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
@@ -83,8 +77,6 @@ CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     check_other_rules,
     check_clusters,
     check_pools,
-    check_spending,
-    check_node_roles,
 )
 
 _ORDER = {Severity.FAILS: 0, Severity.WARNS: 1}
@@ -110,7 +102,7 @@ def print_findings(console: "Console", facts: Facts, findings: Sequence[Finding]
         where = f"{one.cluster}: " if one.cluster else ""
         line.append(f"  {where}{one.subject}", style="dim")
         console.print(line, soft_wrap=True)
-        console.print(Text(f"       {one.message}"), soft_wrap=True)
+        console.print(Text(f"       {one.reason}"), soft_wrap=True)
         if one.command:
             console.print(Text(f"       $ {one.command}", style="cyan"), soft_wrap=True)
     for cluster in facts.clusters:
@@ -148,15 +140,5 @@ def as_data(facts: Facts, findings: Sequence[Finding]) -> dict[str, Any]:
             {"part": one.part, "cluster": cluster, "reason": one.problem}
             for cluster, one in unread_parts(facts)
         ],
-        "findings": [
-            {
-                "severity": one.severity.value,
-                "code": one.code,
-                "cluster": one.cluster,
-                "subject": one.subject,
-                "reason": one.message,
-                "command": one.command,
-            }
-            for one in findings
-        ],
+        "findings": [asdict(one) for one in findings],
     }

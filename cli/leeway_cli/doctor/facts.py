@@ -313,8 +313,3 @@ def spot_of_clusters(facts: Facts) -> tuple[InstanceUse, ...]:
     return tuple(
         one for one in known(facts.instances) or () if one.market == "spot" and one.cluster in names
     )
-
-
-def spot_instances(facts: Facts) -> int:
-    """Count the Spot instances of the clusters that were read."""
-    return len(spot_of_clusters(facts))

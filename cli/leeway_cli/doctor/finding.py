@@ -23,44 +23,39 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is wrong: `message` says it, and `code` says what has to be mended. `subject`
+    """Something that is wrong: `reason` says it, and `code` says what has to be mended. `subject`
     is what it is about, as `group web`. `cluster` is empty if it is about the stack or the account.
     `command` mends it, or shows what a person has to decide; empty if no command does."""
 
     severity: Severity
     code: str
     subject: str
-    message: str
+    reason: str
     command: str = ""
     cluster: str = ""
 
 
-def fails(
-    code: ReasonCode, subject: str, message: str, command: str = "", cluster: str = ""
-) -> Finding:
-    """Return a finding because of which Leeway fails at some of its work."""
-    return finding(Severity.FAILS, code, subject, message, command, cluster)
+@dataclass(frozen=True, slots=True)
+class About:
+    """What findings are about: the code of the thing to mend, the subject and the cluster."""
 
+    code: ReasonCode
+    subject: str
+    cluster: str = ""
 
-def warns(
-    code: ReasonCode, subject: str, message: str, command: str = "", cluster: str = ""
-) -> Finding:
-    """Return a finding because of which Leeway may do its work worse."""
-    return finding(Severity.WARNS, code, subject, message, command, cluster)
+    def fails(self, reason: str, command: str = "") -> Finding:
+        """Return a finding because of which Leeway fails at some of its work."""
+        return self.finding(Severity.FAILS, reason, command)
 
+    def warns(self, reason: str, command: str = "") -> Finding:
+        """Return a finding because of which Leeway may do its work worse."""
+        return self.finding(Severity.WARNS, reason, command)
 
-def finding(
-    severity: Severity,
-    code: ReasonCode,
-    subject: str,
-    message: str,
-    command: str = "",
-    cluster: str = "",
-) -> Finding:
-    """Return a finding. Names of groups, rules and manifests are free text of others, so control
-    characters become escapes."""
-    shown = one_line(printable(message))
-    return Finding(severity, code.name, printable(subject), shown, command, cluster)
+    def finding(self, severity: Severity, reason: str, command: str = "") -> Finding:
+        """Return a finding. Names of groups, rules and manifests are free text of others, so
+        control characters become escapes."""
+        subject, shown = printable(self.subject), one_line(printable(reason))
+        return Finding(severity, self.code.name, subject, shown, command, self.cluster)
 
 
 _READ_FROM = ("file://", "fileb://", "http://", "https://")

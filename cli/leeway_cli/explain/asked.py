@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from leeway.manifests.base import Manifest
     from leeway.provisioning.cluster_state import ClusterState
     from leeway.provisioning.demand import ClusterRead
-    from leeway.provisioning.explain_pod import Situation
     from leeway.selection.offers.catalog import Catalog
 
     from leeway_cli.explain.capacity import Capacity
+    from leeway_cli.explain.plan_pod import Situation
 
 ClusterName = Annotated[
     str,
@@ -99,7 +99,7 @@ def cluster_read(
     """Return a cluster as a run of provision_nodes reads it, except for instances of Auto Scaling
     groups that have not joined. `stored` are the launches and the requests for capacity."""
     from leeway.launch.intent import promised_nodes
-    from leeway.manifests.pools import pools_of
+    from leeway.manifests.node_pool import pools_of
     from leeway.provisioning.demand import (
         ClusterRead,
         demand_of,
@@ -251,8 +251,8 @@ def explain_pod(
     from leeway.clock import SystemClock
     from leeway.kubernetes.cluster_states import KubernetesClusterStates
     from leeway.kubernetes.kubeconfig import kubeconfig_connection
-    from leeway.provisioning.explain_pod import explain_pod as plan_for_pod
 
+    from leeway_cli.explain.plan_pod import explain_pod as plan_for_pod
     from leeway_cli.explain.pod_view import pod_as_data, show_pod
 
     name = _pod_name(pod)
@@ -289,7 +289,7 @@ def _read_pod(connection: "Connection", name: str) -> "dict[str, Any]":
         ClusterUnavailable, ClusterRefused: the API server did not answer, or refused.
     """
     from leeway.kubernetes.connection import raise_unless_object
-    from leeway.kubernetes.decoders import without_nulls
+    from leeway.kubernetes.list_watch import without_nulls
     from lightkube import ApiError
 
     namespace, _, pod = (quote(part, safe="") for part in name.partition("/"))
@@ -311,10 +311,11 @@ def _situation(read: "ClusterRead") -> "Situation":
     from leeway.launch.intent import nodes_on_the_way
     from leeway.launch.prices import Prices
     from leeway.manifests.cluster import Cluster, cluster_policy
-    from leeway.manifests.pools import pools_of
+    from leeway.manifests.node_pool import pools_of
     from leeway.policy.rules import ClusterPolicy
     from leeway.provisioning.brakes import price_ceiling
-    from leeway.provisioning.explain_pod import Situation
+
+    from leeway_cli.explain.plan_pod import Situation
 
     state, pools = read.state, pools_of(read.manifests)
     policies = [cluster_policy(one) for one in read.manifests if isinstance(one, Cluster)]

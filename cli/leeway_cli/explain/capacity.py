@@ -21,7 +21,7 @@ from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.manifests.base import Manifest
 from leeway.manifests.cluster import Cluster, cluster_policy
 from leeway.manifests.configuration import deleted_pools
-from leeway.manifests.pools import pools_of
+from leeway.manifests.node_pool import pools_of
 from leeway.policy.rules import ClusterPolicy
 from leeway.policy.worth import Worth
 from leeway.provisioning.cluster_state import ClusterState, NodeDetails

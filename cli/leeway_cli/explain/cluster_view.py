@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from leeway.instances.owners import OwnerKind
 from leeway.printable import printable
 from leeway.provisioning.cluster_state import FOREVER
 
-from leeway_cli.output import stdout_console
+from leeway_cli.output import as_json, picked, some, stdout_console, table
 from leeway_cli.selection.select import launch_as_data
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
         SpareInGroup,
     )
     from leeway.disruption.follow import Step
-    from leeway.disruption.protection import Blocker
     from leeway.disruption.snapshot import MovablePod
     from leeway.selection.packing.plan import PlannedNode
     from rich.table import Table
@@ -77,14 +75,10 @@ def cost_text(cost: Cost) -> str:
 
 def step_as_data(step: "Step") -> dict[str, Any]:
     """Render a step as JSON."""
-    returned = step.returned
     return {
-        "nodes": list(returned.nodes),
-        "cause": returned.cause.value,
-        "reason": asdict(returned.reason),
+        **picked(step.returned, "nodes", "cause", "reason", podsMoved="moves"),
+        "replacementFirst": step.returned.replaced,
         **price_as_data(step.saving, "saving"),
-        "podsMoved": returned.moves,
-        "replacementFirst": returned.replaced,
         "launches": [launch_as_data(new) for new in step.launches],
         "allowedNow": step.allowed,
         "at": iso(step.at),
@@ -101,12 +95,6 @@ def iso(moment: datetime | None) -> str | None:
 def utc(moment: datetime) -> str:
     """Render a time for a terminal."""
     return f"{moment:%Y-%m-%d %H:%M} UTC"
-
-
-def some(names: Sequence[str], most: int = 3) -> str:
-    """Render names; the ones after the first are counted."""
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 _OWNERS = {
@@ -135,7 +123,7 @@ def cluster_as_data(found: "ClusterExplanation", cluster: str, at: datetime) -> 
         "afterAllSteps": cost_as_data(found.end),
         "lowerBoundPerHour": None if found.bound is None else round(found.bound, 6),
         "kept": [
-            {"reason": asdict(one.example), "names": list(one.nodes), **cost_as_data(one.cost)}
+            {**picked(one, reason="example", names="nodes"), **cost_as_data(one.cost)}
             for one in found.protected
         ],
         "groups": [_group_as_data(one) for one in found.groups],
@@ -145,13 +133,11 @@ def cluster_as_data(found: "ClusterExplanation", cluster: str, at: datetime) -> 
 def _group_as_data(group: "SpareInGroup") -> dict[str, Any]:
     size = group.size
     return {
-        "group": group.group,
-        "spareNodes": list(group.nodes),
+        **picked(group, "group", spareNodes="nodes", minimumNeeded="lower_minimum"),
         **price_as_data(group.saving, "saving"),
         "nodesWithoutPrice": group.without_price,
         "minimum": size.minimum if size else None,
         "desired": size.desired if size else None,
-        "minimumNeeded": group.lower_minimum,
         "commands": commands(group),
     }
 
@@ -211,7 +197,8 @@ def _next(found: "ClusterExplanation") -> str:
 
 
 def _steps(steps: "Sequence[Step]", now: datetime) -> "Table":
-    table = _table("STEP", "WHEN", "CAUSE", "NODES", "PODS", "USD/H", "USD/MONTH", "NEW NODES")
+    titles = ("STEP", "WHEN", "CAUSE", "NODES", "PODS", "USD/H", "USD/MONTH", "NEW NODES")
+    rows = table(*titles, right={"STEP", "PODS", "USD/H", "USD/MONTH"})
     for number, step in enumerate(steps, 1):
         one = step.returned
         saving = price_as_data(step.saving)
@@ -226,16 +213,16 @@ def _steps(steps: "Sequence[Step]", now: datetime) -> "Table":
             f"{saving['pricePerMonth']:.2f}",
             some(new) or "-",
         )
-        _add(table, row)
-    return table
+        _add(rows, row)
+    return rows
 
 
 def _kept(protected: "Sequence[Protected]") -> "Table":
-    table = _table("KEPT", "NODES", "USD/H", "BECAUSE")
+    rows = table("KEPT", "NODES", "USD/H", "BECAUSE", right={"USD/H"})
     for one in protected:
         price = f"{one.cost.per_hour:.4f}"
-        _add(table, (one.example.code, str(len(one.nodes)), price, one.example.message))
-    return table
+        _add(rows, (one.example.code, str(len(one.nodes)), price, one.example.message))
+    return rows
 
 
 def group_lines(group: "SpareInGroup") -> Iterator[str]:
@@ -257,20 +244,10 @@ def group_lines(group: "SpareInGroup") -> Iterator[str]:
         yield f"    {command}"
 
 
-def _table(*titles: str) -> "Table":
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    right = {"STEP", "PODS", "USD/H", "USD/MONTH"}
-    for title in titles:
-        table.add_column(title, overflow="fold", justify="right" if title in right else "left")
-    return table
-
-
-def _add(table: "Table", row: Sequence[str]) -> None:
+def _add(rows: "Table", row: Sequence[str]) -> None:
     from rich.text import Text
 
-    table.add_row(*map(Text, row))  # as Text: a reason may have brackets, as markup has
+    rows.add_row(*map(Text, row))  # as Text: a reason may have brackets, as markup has
 
 
 def _line(title: str, text: str) -> str:
@@ -279,24 +256,28 @@ def _line(title: str, text: str) -> str:
 
 def node_as_data(found: "NodeExplanation") -> dict[str, Any]:
     """Render an explanation as JSON."""
-    one, step = found.one, found.step
+    one, instead, shortfall = found.one, found.instead, found.shortfall
+    blockers = [{**picked(each, "reason"), "until": iso(each.until)} for each in found.blockers]
     return {
-        "node": one.name,
-        "instance": one.instance or None,
+        **picked(one, "instance", "instance_type", "zone", "capacity_type", "drift", node="name"),
         "owner": {"kind": found.owner.kind.value, "name": found.owner.name},
-        "instanceType": one.instance_type or None,
-        "zone": one.zone or None,
-        "capacityType": one.capacity_type or None,
         **price_as_data(one.price),
         "decision": decision(found),
-        "reason": asdict(found.reason),
-        "step": step_as_data(step) if step else None,
-        "drift": list(one.drift),
-        "blockers": [_blocker_as_data(each) for each in found.blockers],
+        "reason": as_json(found.reason),
+        "step": step_as_data(found.step) if found.step else None,
+        "blockers": blockers,
         "pods": [_pod_as_data(each) for each in one.pods],
         "otherPods": other_pods(found),
-        "instead": _instead_as_data(found.instead) if found.instead else None,
-        "shortfall": _shortfall_as_data(found.shortfall) if found.shortfall else None,
+        "instead": _instead_as_data(instead) if instead else None,
+        "shortfall": picked(
+            shortfall,
+            "pods",
+            savingPerHour="saving",
+            leastPerHour="least",
+            missingPerHour="missing",
+        )
+        if shortfall
+        else None,
     }
 
 
@@ -315,10 +296,6 @@ def other_pods(found: "NodeExplanation") -> int:
     return max(len(found.one.node.pods) - len(found.one.pods), 0)
 
 
-def _blocker_as_data(blocker: "Blocker") -> dict[str, Any]:
-    return {"reason": asdict(blocker.reason), "until": iso(blocker.until)}
-
-
 def _pod_as_data(movable: "MovablePod") -> dict[str, Any]:
     return {
         "pod": movable.pod.name,
@@ -330,21 +307,10 @@ def _pod_as_data(movable: "MovablePod") -> dict[str, Any]:
 
 def _instead_as_data(instead: "Instead") -> dict[str, Any]:
     return {
-        "existing": [{"node": one.node, "pods": list(one.pods)} for one in instead.existing],
+        "existing": [picked(one, "node", "pods") for one in instead.existing],
         "launches": [launch_as_data(new) for new in instead.launches],
-        "unschedulable": [
-            {"pod": one.pod, "reason": asdict(one.reason)} for one in instead.homeless
-        ],
+        "unschedulable": [picked(one, "pod", "reason") for one in instead.homeless],
         **price_as_data(instead.price),
-    }
-
-
-def _shortfall_as_data(shortfall: "Shortfall") -> dict[str, Any]:
-    return {
-        "pods": shortfall.pods,
-        "savingPerHour": round(shortfall.saving, 6),
-        "leastPerHour": round(shortfall.least, 6),
-        "missingPerHour": round(shortfall.missing, 6),
     }
 
 

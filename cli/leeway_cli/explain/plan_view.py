@@ -1,12 +1,12 @@
 """Renders the plan for a notice as JSON or for a terminal."""
 
-from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from leeway.interruption.explain import DRAINS
 
 from leeway_cli.drain.pod_table import pods_as_data, pods_as_table
+from leeway_cli.output import picked
 
 if TYPE_CHECKING:
     from leeway.interruption.explain import Explanation, InstancePlan
@@ -16,50 +16,25 @@ if TYPE_CHECKING:
 
 def as_data(explanation: "Explanation") -> dict[str, Any]:
     """Render a plan as JSON."""
-    notice = explanation.notice
     return {
-        "notice": {
-            "id": notice.id,
-            "kind": notice.kind.value,
-            "time": notice.time.isoformat(),
-            "effectiveAt": _iso(notice.effective_at),
-        },
+        "notice": picked(explanation.notice, "id", "kind", "time", "effective_at"),
         "policy": _ruling_as_data(explanation.ruling),
         "instances": [_instance_as_data(plan) for plan in explanation.instances],
     }
 
 
 def _instance_as_data(plan: "InstancePlan") -> dict[str, Any]:
+    about = ("instance", "cluster", "owner", "node", "node_reason", "reason", "begins_at")
+    new = ("replacement", "replacement_reason", "replacement_first", "remarks")
     return {
-        "instance": plan.instance,
-        "cluster": plan.cluster or None,
-        "owner": plan.owner or None,
-        "node": plan.node or None,
-        "nodeReason": plan.node_reason,
-        "decision": plan.action.value,
-        "reason": plan.reason,
+        **picked(plan, *about, *new, decision="action"),
         "policy": _ruling_as_data(plan.ruling) | {"source": plan.policy_source},
-        "beginsAt": _iso(plan.begins_at),
-        "replacement": plan.replacement or None,
-        "replacementReason": plan.replacement_reason,
-        "replacementFirst": plan.replacement_first,
-        "remarks": list(plan.remarks),
         "pods": pods_as_data(plan.pods),
     }
 
 
 def _ruling_as_data(ruling: "Ruling") -> dict[str, Any]:
-    return {
-        "action": ruling.action.value,
-        "reason": asdict(ruling.reason),
-        "deadline": _iso(ruling.deadline),
-        "replacement": ruling.replacement.value,
-        "onBlocked": ruling.on_blocked.value,
-    }
-
-
-def _iso(moment: datetime | None) -> str | None:
-    return moment.isoformat() if moment else None
+    return picked(ruling, "action", "reason", "deadline", "replacement", "on_blocked")
 
 
 def show(explanation: "Explanation", console: "Console") -> None:

@@ -3,14 +3,13 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from leeway.provisioning.read_objects import DEFAULT_SCHEDULER
+from leeway.provisioning.cluster_state import DEFAULT_SCHEDULER
 
-from leeway_cli.output import stdout_console
+from leeway_cli.output import as_json, picked, some, stdout_console
 from leeway_cli.selection.select import launch_as_data
 
 if TYPE_CHECKING:
-    from leeway.provisioning.explain_pod import PodPlan, PoolMiss
-    from leeway.reasons import Reason
+    from leeway_cli.explain.plan_pod import PodPlan, PoolMiss
 
 _MOST_NAMES = 5
 
@@ -29,17 +28,10 @@ def pod_as_data(name: str, pod: Mapping[str, Any], plan: "PodPlan | None") -> di
         "decision": decision,
         "node": plan.node or None,
         "launch": launch_as_data(plan.launch) if plan.launch else None,
-        "reason": _reason(plan.reason) if plan.reason else None,
+        "reason": as_json(plan.reason),
         "nearest": plan.misses[0].pool if plan.misses else None,
-        "pools": [
-            {"pool": one.pool, "unmet": list(one.unmet), "reason": _reason(one.reason)}
-            for one in plan.misses
-        ],
+        "pools": [picked(one, "pool", "unmet", "reason") for one in plan.misses],
     }
-
-
-def _reason(reason: "Reason") -> dict[str, str]:
-    return {"code": reason.code, "message": reason.message}
 
 
 def _node_of(pod: Mapping[str, Any]) -> str | None:
@@ -85,11 +77,11 @@ def show_pod(name: str, pod: Mapping[str, Any], plan: "PodPlan | None") -> None:
         first = plan.launch.choices[0]
         price = "unknown" if first.price is None else f"{first.price:.4f} USD per hour"
         show(f"pod/{name} gets a new node of pool {plan.launch.pool}.")
-        show(f"  types     {_some(first.instance_types)}")
-        show(f"  zones     {_some(first.zones)}")
+        show(f"  types     {some(first.instance_types, _MOST_NAMES)}")
+        show(f"  zones     {some(first.zones, _MOST_NAMES)}")
         show(f"  capacity  {first.capacity_type}")
         show(f"  price     {price}")
-        show(f"  pods      {_some(plan.launch.pods)}")
+        show(f"  pods      {some(plan.launch.pods, _MOST_NAMES)}")
     elif plan.reason is not None:
         show(f"pod/{name} gets no node: {plan.reason.code}: {plan.reason.message}")
         for number, miss in enumerate(plan.misses):
@@ -104,8 +96,3 @@ def _miss_line(miss: "PoolMiss", *, nearest: bool) -> str:
         count = len(miss.unmet)
         return f"{title}: {count} {'requirement' if count == 1 else 'requirements'} not met"
     return f"{title}: {miss.reason.code}: {miss.reason.message}"
-
-
-def _some(names: "tuple[str, ...]") -> str:
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from leeway_cli.errors import BadInputError, unreadable
+from leeway_cli.errors import BadInputError
+from leeway_cli.html_templates import write_page
 from leeway_cli.manifests.files import FilesOption, read_files
-from leeway_cli.output import Format, FormatOption, print_json, stderr_console, stdout_console
+from leeway_cli.output import (
+    Format,
+    FormatOption,
+    print_json,
+    stderr_console,
+    stdout_console,
+    table,
+)
 
 if TYPE_CHECKING:
     from leeway.headroom.windows import ChangePoint, Schedule
@@ -127,16 +135,12 @@ def _rfc3339(at: datetime) -> str:
 
 
 def _print_table(schedules: "Mapping[str, Schedule]", begin: datetime, until: datetime) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for title in ("SCHEDULE", "AT", "REPLICAS", "REASON"):
-        table.add_column(title, overflow="fold")
+    rows = table("SCHEDULE", "AT", "REPLICAS", "REASON")
     for name, schedule in schedules.items():
         for point in _points(schedule, begin, until):
             size = point.size
-            table.add_row(name, _rfc3339(point.at), str(size.replicas), size.reason.message)
-    stdout_console().print(table)
+            rows.add_row(name, _rfc3339(point.at), str(size.replicas), size.reason.message)
+    stdout_console().print(rows)
 
 
 def _write_calendar(path: Path, schedules: "Mapping[str, Schedule]", begin: datetime) -> None:
@@ -150,8 +154,5 @@ def _write_calendar(path: Path, schedules: "Mapping[str, Schedule]", begin: date
         source="The sizes are those of the windows, without the lead time of pods.",
         run=f"leeway schedule --from {begin.isoformat()}",
     )
-    try:
-        path.write_text(render_page(week), encoding="utf-8")
-    except OSError as error:
-        raise unreadable(path, error) from error
+    write_page(path, render_page(week))
     stderr_console().print(f"The calendar of the week from {begin:%Y-%m-%d} on: {path}")

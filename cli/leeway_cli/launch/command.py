@@ -10,7 +10,7 @@ import typer
 
 from leeway_cli import options
 from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors, kubernetes_errors
-from leeway_cli.manifests.files import FilesOption, read_files
+from leeway_cli.manifests.files import FilesOption, read_pools
 from leeway_cli.options import parse_duration
 from leeway_cli.output import Format, FormatOption, print_json, write_stderr
 from leeway_cli.selection.sources import KubernetesFiles, RegionOption, find_catalog
@@ -68,7 +68,7 @@ def launch(
     """
     from leeway.kubernetes.kubeconfig import kubeconfig_cluster
 
-    manifests = [one.manifest for one in read_files(files or ()).written]
+    manifests, _ = read_pools(files or ())
     name = _cluster(cluster, manifests)
     limit = parse_duration("--timeout", timeout)
     deployment = find_stack(stack)
@@ -161,11 +161,8 @@ def _order(
     catalog: "Catalog",
 ) -> "LaunchOrder":
     from leeway.launch.launch_run import LaunchOrder
-    from leeway.manifests.node_pool import NodePool
     from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, pending_pods
 
-    if not any(isinstance(one, NodePool) for one in manifests):
-        raise BadInputError("--filename: expected at least one NodePool or Provisioner.")
     given, running = KubernetesFiles(pods), KubernetesFiles(nodes)
     waiting = given.read_with(running, lambda of, others: pending_pods(of, {}, others))
     if not waiting:

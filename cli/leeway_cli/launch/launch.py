@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from leeway.execution.retrying import API_ERRORS
 from leeway.ports.kubernetes import Cluster
 from leeway.ports.kubernetes_objects import Node
+from leeway.reasons import Reason
 from leeway.selection.labels import INITIALIZED
 from leeway.wiring.clients import clock
 
 from leeway_cli.errors import as_clause
-from leeway_cli.output import stderr_console, stdout_console
+from leeway_cli.output import picked, some, stderr_console, stdout_console, table
 from leeway_cli.terminal import ProgressBars
 
 if TYPE_CHECKING:
@@ -106,30 +107,21 @@ class LaunchProgress(ProgressBars):
 
 def print_preview(preview: "LaunchPreview") -> None:
     """Print the fleet requests of a preview as a table."""
-    from rich.table import Table
-
     console = stdout_console()
-    table = Table(box=None, pad_edge=False)
-    for title in ("POOL", "NODES", "CAPACITY", "TYPES", "ZONES", "TEMPLATES"):
-        table.add_column(title, overflow="fold", justify="right" if title == "NODES" else "left")
+    titles = ("POOL", "NODES", "CAPACITY", "TYPES", "ZONES", "TEMPLATES")
+    rows = table(*titles, right={"NODES"})
     for one in preview.prepared:
         request = one.intent.request
         if request is not None:
             kinds = list(dict.fromkeys(each.instance_type for each in request.overrides))
             zones = sorted({each.zone for each in request.overrides})
             templates = [each.name for each in one.templates]
-            table.add_row(
-                one.intent.pool,
-                str(request.count),
-                request.capacity_type,
-                _some(kinds),
-                _some(zones),
-                _some(templates, 1),
-            )
+            where = (some(kinds), some(zones), some(templates, 1))
+            rows.add_row(one.intent.pool, str(request.count), request.capacity_type, *where)
     if preview.prepared:
-        console.print(table)
+        console.print(rows)
     for placement in preview.plan.existing:
-        console.print(f"on {placement.node}: {_some(placement.pods, 8)}", soft_wrap=True)
+        console.print(f"on {placement.node}: {some(placement.pods, 8)}", soft_wrap=True)
     for miss in preview.outcome.without_node:
         console.print(miss.reason.message, soft_wrap=True, markup=False)
 
@@ -144,20 +136,16 @@ def preview_as_data(preview: "LaunchPreview") -> dict[str, Any]:
 
 def print_launch(outcome: "LaunchOutcome", joined: "Sequence[Joined]") -> None:
     """Print the launched instances and their nodes as a table."""
-    from rich.table import Table
-
     console = stdout_console()
-    table = Table(box=None, pad_edge=False)
-    for title in ("NODE", "INSTANCE", "POOL", "TYPE", "ZONE", "CAPACITY"):
-        table.add_column(title, overflow="fold")
+    rows = table("NODE", "INSTANCE", "POOL", "TYPE", "ZONE", "CAPACITY")
     nodes = {one.instance: one.node for one in joined if one.problem is None}
     for one in outcome.launched:
         launched = one.instance
         node = nodes.get(launched.instance, "not Ready")
         place = (launched.instance_type, launched.zone, launched.capacity_type)
-        table.add_row(node, launched.instance, one.pool, *place)
+        rows.add_row(node, launched.instance, one.pool, *place)
     if outcome.launched:
-        console.print(table)
+        console.print(rows)
     else:
         console.print("Leeway launched no node.")
 
@@ -165,12 +153,7 @@ def print_launch(outcome: "LaunchOutcome", joined: "Sequence[Joined]") -> None:
 def launch_as_data(outcome: "LaunchOutcome", joined: "Sequence[Joined]") -> dict[str, Any]:
     """Render a launch for JSON."""
     nodes = [
-        {
-            "instance": one.instance,
-            "node": one.node or None,
-            "ready": one.problem is None,
-            "reason": one.problem,
-        }
+        {**picked(one, "instance", "node", reason="problem"), "ready": one.problem is None}
         for one in joined
     ]
     return {**outcome_as_data(outcome), "nodes": nodes}
@@ -178,53 +161,37 @@ def launch_as_data(outcome: "LaunchOutcome", joined: "Sequence[Joined]") -> dict
 
 def outcome_as_data(outcome: "LaunchOutcome") -> dict[str, Any]:
     """Render an outcome for JSON."""
+    instance = ("instance", "instance_type", "zone", "capacity_type")
     return {
         "launched": [
-            {
-                "instance": one.instance.instance,
-                "instanceType": one.instance.instance_type,
-                "zone": one.instance.zone,
-                "capacityType": one.instance.capacity_type,
-                "nodePool": one.pool,
-                "intent": one.intent,
-            }
+            picked(one.instance, *instance) | picked(one, "intent", nodePool="pool")
             for one in outcome.launched
         ],
-        "placed": [{"node": one.node, "pods": list(one.pods)} for one in outcome.placed],
-        "withoutNode": [
-            {"pod": one.pod, "code": one.reason.code, "reason": one.reason.message}
-            for one in outcome.without_node
-        ],
-        "reasons": [{"code": one.code, "reason": one.message} for one in outcome.reasons],
+        "placed": [picked(one, "node", "pods") for one in outcome.placed],
+        "withoutNode": [picked(one, "pod") | _reason(one.reason) for one in outcome.without_node],
+        "reasons": [_reason(one) for one in outcome.reasons],
     }
+
+
+def _reason(one: Reason) -> dict[str, Any]:
+    return picked(one, "code", reason="message")
 
 
 def _prepared(one: "PreparedLaunch") -> dict[str, Any]:
     request = one.intent.request
-    overrides = request.templates if request is not None else ()
     return {
-        "nodePool": one.intent.pool,
-        "pods": list(one.intent.pods),
+        **picked(one.intent, "pods", nodePool="pool"),
         "count": request.count if request is not None else 0,
         "capacityType": request.capacity_type if request is not None else "",
         "launchTemplates": [
             {
                 "name": each.template,
                 "overrides": [
-                    {
-                        "instanceType": override.instance_type,
-                        "zone": override.zone,
-                        "subnet": override.subnet,
-                    }
+                    picked(override, "instance_type", "zone", "subnet")
                     for override in each.overrides
                 ],
             }
-            for each in overrides
+            for each in (request.templates if request is not None else ())
         ],
-        "warnings": [{"code": each.code, "reason": each.message} for each in one.warnings],
+        "warnings": [_reason(each) for each in one.warnings],
     }
-
-
-def _some(names: Sequence[str], most: int = 3) -> str:
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

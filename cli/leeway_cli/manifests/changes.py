@@ -292,10 +292,11 @@ def as_list(stored: Sequence[StoredManifest]) -> Document:
 
 
 def reading_of(stored: StoredManifest) -> "Reading":
-    """Read a stored manifest."""
-    from leeway.manifests.reading import read_stored
+    """Read a stored manifest, as the functions do: of a Cluster manifest, whatever can be read."""
+    from leeway.manifests.reading import read_salvaged, read_stored
 
-    return read_stored(stored.body, stored.title)
+    read = read_salvaged if stored.resource == CLUSTER else read_stored
+    return read(stored.body, stored.title)
 
 
 def rows(stored: Sequence[StoredManifest], now: datetime) -> list[list[list[str]]]:

@@ -55,7 +55,7 @@ def apply(
         raise BadInputError("--filename: expected at least one file, folder or -.")
     written = read_files(files).written
 
-    from leeway.manifests.pools import pools_without_limits
+    from leeway.manifests.node_pool import pools_without_limits
 
     from leeway_cli.manifests.changes import apply_changes, check_names, plan_changes, print_changes
 

@@ -13,9 +13,10 @@ from leeway_cli.errors import BadInputError, as_clause, unreadable
 from leeway_cli.output import write_stderr
 
 if TYPE_CHECKING:
-    from leeway.manifests.base import Problem
+    from leeway.manifests.base import Manifest, Problem
     from leeway.manifests.configuration import StoredManifest
     from leeway.manifests.reading import Reading
+    from leeway.selection.pods import NodePool
 
 STDIN = Path("-")
 _SUFFIXES = frozenset({".yaml", ".yml", ".json"})
@@ -46,6 +47,21 @@ def read_files(paths: Iterable[Path]) -> "Reading":
         reading += read_manifests(text, source)
         sources.append(source)
     return checked(reading, sources)
+
+
+def read_pools(paths: Iterable[Path]) -> "tuple[list[Manifest], tuple[NodePool, ...]]":
+    """Read all manifests of these files, and the pools among them.
+
+    Raises:
+        BadInputError: as `read_files`, or there is no pool.
+    """
+    from leeway.manifests.node_pool import pools_of
+
+    manifests = [one.manifest for one in read_files(paths).written]
+    pools = pools_of(manifests)
+    if not pools:
+        raise BadInputError("--filename: expected at least one NodePool or Provisioner.")
+    return manifests, pools
 
 
 def read_texts(paths: Iterable[Path]) -> Iterator[tuple[str, str]]:

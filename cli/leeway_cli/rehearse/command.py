@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from leeway_cli.errors import BadInputError, CannotBeDoneError, kubernetes_errors
-from leeway_cli.html_templates import check_page_path
+from leeway_cli.html_templates import check_page_path, write_page
 from leeway_cli.manifests.files import FilesOption, read_files
 from leeway_cli.options import Context, Kubeconfig, parse_duration
 from leeway_cli.output import Format, FormatOption, print_json, stderr_console, write_stderr
@@ -178,7 +178,7 @@ def _read(
     """Read the cluster, and return it with its source."""
     from leeway.clock import SystemClock
     from leeway.kubernetes.kubeconfig import kubeconfig_connection
-    from leeway.manifests.pools import pools_of
+    from leeway.manifests.node_pool import pools_of
 
     from leeway_cli.rehearse.read import read_documents, read_objects, taken_at
 
@@ -248,7 +248,7 @@ def _market(
     stack: str,
 ) -> "Market":
     """Return what may be launched: the pools, and the catalog of the account or the sandbox."""
-    from leeway.manifests.pools import pools_of
+    from leeway.manifests.node_pool import pools_of
 
     from leeway_cli.rehearse.room import Market
 
@@ -315,21 +315,12 @@ def _show(found: "Rehearsal", html: Path | None, output: Format) -> None:
     from leeway_cli.rehearse.report import as_data, print_rehearsal
 
     if html is not None:
-        _write(found, html)
+        from leeway_cli.rehearse.report import rehearsal_page
+        from leeway_cli.report.page import render_page
+
+        write_page(html, render_page(rehearsal_page(found)))
+        write_stderr(f"The HTML page: {html}")
     if output is Format.JSON:
         print_json(as_data(found))
     else:
         print_rehearsal(found)
-
-
-def _write(found: "Rehearsal", path: Path) -> None:
-    from leeway_cli.rehearse.report import rehearsal_page
-    from leeway_cli.report.page import render_page
-
-    try:
-        path.write_text(render_page(rehearsal_page(found)), encoding="utf-8")
-    except OSError as error:
-        raise CannotBeDoneError(
-            f"The report {path} could not be written: {error.strerror}."
-        ) from error
-    write_stderr(f"The HTML page: {path}")

@@ -10,7 +10,6 @@ from typing import Any
 from leeway.kubernetes.translate import is_subdomain
 from leeway.policy.rules import SAFETY_MARGIN, SPOT_WARNING
 from leeway.printable import printable
-from leeway.reasons import Reason
 from leeway.retirement.pods import DETACH_TIME
 from leeway.retirement.progress import RemovalMethod
 from leeway.selection.pods import PodSpec
@@ -46,46 +45,19 @@ class Change:
 
 def shorten_grace(workload: Workload, seconds: int) -> Change:
     """End within the time of a notice."""
-    return _in_template(workload, "terminationGracePeriodSeconds", seconds)
+    path = (*workload.template.rstrip(".").split("."), "spec", "terminationGracePeriodSeconds")
+    return _patched(workload, tuple(part for part in path if part), seconds)
 
 
 def add_replicas(workload: Workload, replicas: int) -> Change:
     """Run more pods."""
-    return _changed(workload, ("spec", "replicas"), replicas)
+    return _patched(workload, ("spec", "replicas"), replicas)
 
 
-def spread_pods(workload: Workload) -> Change:
-    """Run the pods on different nodes."""
-    field = f"{workload.template}spec.topologySpreadConstraints"
-    value = "maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: DoNotSchedule"
-    return Change(workload.key, field, value, workload.manager, _edit(workload))
-
-
-def make_room(workload: Workload) -> Change:
-    """Ask for what a node has, or get nodes."""
-    field = f"{workload.template}spec.containers[].resources.requests"
-    value = "what a node of the cluster has, or apply a NodePool or a headroom manifest"
-    return Change(workload.key, field, value, workload.manager, _edit(workload))
-
-
-def keep_zone_free(workload: Workload) -> Change:
-    """Use a volume that every zone reaches."""
-    claims = "spec.volumeClaimTemplates[].spec.storageClassName"
-    field = claims if workload.keeps_names else f"{workload.template}spec.volumes"
-    value = "a class of every zone, such as EFS, or keep room in each zone by headroom"
-    return Change(workload.key, field, value, workload.manager, _edit(workload))
-
-
-def create_controller(workload: Workload) -> Change:
-    """Let a controller create the pod."""
-    return Change(workload.key, "kind", "Deployment", workload.manager)
-
-
-def edit(workload: Workload, field: str, value: str) -> Change:
+def edit(workload: Workload, path: str, value: str) -> Change:
     """Change a field of the pods that no patch can change without its other entries."""
-    inside = field if field.startswith("metadata.") else f"spec.{field}"
-    path = f"{workload.template}{inside}"
-    return Change(workload.key, path, value, workload.manager, _edit(workload))
+    inside = path if path.startswith("metadata.") else f"spec.{path}"
+    return _edited(workload, f"{workload.template}{inside}", value)
 
 
 def allow(budget: Budget, workload: Workload, evictions: int) -> Change:
@@ -96,13 +68,8 @@ def allow(budget: Budget, workload: Workload, evictions: int) -> Change:
         command = _kubectl(budget.namespace, "patch", "pdb", budget.name, patch)
     more = workload.replicas == 1 and bool(workload.template)
     value = str(evictions) + (f", and spec.replicas: 2 of {workload.key}" if more else "")
-    return Change(
-        f"PodDisruptionBudget {budget.key}",
-        "spec.maxUnavailable",
-        value,
-        budget.manager,
-        command,
-    )
+    title = f"PodDisruptionBudget {budget.key}"
+    return Change(title, "spec.maxUnavailable", value, budget.manager, command)
 
 
 def delete_budget(budget: Budget) -> Change:
@@ -110,13 +77,8 @@ def delete_budget(budget: Budget) -> Change:
     command = ""
     if _named(budget.namespace, budget.name):
         command = _kubectl(budget.namespace, "delete", "pdb", budget.name)
-    return Change(
-        f"PodDisruptionBudget {budget.key}",
-        "spec.selector",
-        "of other pods, or delete the budget",
-        budget.manager,
-        command,
-    )
+    title, value = f"PodDisruptionBudget {budget.key}", "of other pods, or delete the budget"
+    return Change(title, "spec.selector", value, budget.manager, command)
 
 
 def own_nodes(owner: str) -> Change:
@@ -126,12 +88,7 @@ def own_nodes(owner: str) -> Change:
     return Change("Cluster (leeway.sh)", "spec.takes", f"[{kind}]", "leeway apply")
 
 
-def _in_template(workload: Workload, field: str, value: int) -> Change:
-    path = (*workload.template.rstrip(".").split("."), "spec", field)
-    return _changed(workload, tuple(part for part in path if part), value)
-
-
-def _changed(workload: Workload, path: tuple[str, ...], value: int) -> Change:
+def _patched(workload: Workload, path: tuple[str, ...], value: int) -> Change:
     command = ""
     if workload.kind in _PATCHED and _named(workload.namespace, workload.name):
         patch: Any = value
@@ -142,10 +99,11 @@ def _changed(workload: Workload, path: tuple[str, ...], value: int) -> Change:
     return Change(workload.key, ".".join(path), str(value), workload.manager, command)
 
 
-def _edit(workload: Workload) -> str:
-    if workload.kind not in _EDITED or not _named(workload.namespace, workload.name):
-        return ""
-    return _kubectl(workload.namespace, "edit", workload.kind.lower(), workload.name)
+def _edited(workload: Workload, path: str, value: str) -> Change:
+    command = ""
+    if workload.kind in _EDITED and _named(workload.namespace, workload.name):
+        command = _kubectl(workload.namespace, "edit", workload.kind.lower(), workload.name)
+    return Change(workload.key, path, value, workload.manager, command)
 
 
 def _named(namespace: str, name: str) -> bool:
@@ -170,7 +128,8 @@ class Finding:
     """One finding about one object in its worst round. `pods` are those that it concerns in that
     round. `rounds` is in how many rounds it occurs."""
 
-    reason: Reason
+    code: str
+    message: str
     change: Change
     pods: tuple[str, ...] = ()
     rounds: int = 1
@@ -183,7 +142,7 @@ def find(cluster: Cluster, storms: Iterable[Storm], pace: Pace) -> tuple[Finding
     for storm in storms:
         seen = set()
         for about, badness, finding in _in_round(cluster, storm, pace):
-            key = finding.reason.code, about
+            key = finding.code, about
             seen.add(key)
             if key not in worst or badness > worst[key][0]:
                 worst[key] = badness, finding
@@ -191,7 +150,7 @@ def find(cluster: Cluster, storms: Iterable[Storm], pace: Pace) -> tuple[Finding
             rounds[key] += 1
     found = [replace(finding, rounds=rounds[key]) for key, (_, finding) in worst.items()]
     order = {code: place for place, code in enumerate(_ORDER)}
-    found.sort(key=lambda one: (order[one.reason.code], -one.rounds, one.change.object))
+    found.sort(key=lambda one: (order[one.code], -one.rounds, one.change.object))
     return tuple(found)
 
 
@@ -237,123 +196,112 @@ def _in_round(cluster: Cluster, storm: Storm, pace: Pace) -> Iterator[_Found]:
 def _without_place(
     workload: Workload, fates: list[Fate], storm: Storm, specs: Mapping[str, PodSpec]
 ) -> Iterator[_Found]:
-    gone = [fate for fate in fates if fate.ready_at is None]
-    if not gone:
+    names = tuple(fate.pod for fate in fates if fate.ready_at is None)
+    if not names:
         return
-    names = tuple(fate.pod for fate in gone)
+    key = workload.key
     if not workload.template:
-        reason = Reason(
-            "NoController",
-            f"Pod {workload.namespace}/{workload.name} has no controller: nothing creates it "
-            "again.",
+        pod = f"{workload.namespace}/{workload.name}"
+        message = f"Pod {pod} has no controller: nothing creates it again."
+        change = Change(key, "kind", "Deployment", workload.manager)
+        yield key, 1, Finding("NoController", message, change, names)
+        return
+    unplaced = tuple(name for name in names if name in storm.placements.without)
+    if not unplaced:
+        minutes = int(SETTLED_AFTER.total_seconds() // 60)
+        message = f"Pods of {key} are not Ready again within {minutes} minutes of the warning."
+        change = edit(workload, "containers[].startupProbe", "")
+        yield key, len(names), Finding("NotReadyAgain", message, change, names)
+        return
+    why = storm.placements.without[unplaced[0]].message
+    spec = specs.get(unplaced[0])
+    if spec is not None and spec.affinity is not None:
+        code = "VolumeBoundToZone"
+        message = (
+            f"Pods of {key} have volumes that bind them to one zone, and get no node there: {why}"
         )
-        yield workload.key, 1, Finding(reason, create_controller(workload), names)
-        return
-    unplaced = [name for name in names if name in storm.placements.without]
-    if unplaced:
-        why = storm.placements.without[unplaced[0]].message
-        spec = specs.get(unplaced[0])
-        by_volume = spec is not None and spec.affinity is not None
-        if by_volume:
-            reason = Reason(
-                "VolumeBoundToZone",
-                f"Pods of {workload.key} have volumes that bind them to one zone, and get no node "
-                f"there: {why}",
-            )
-            change = keep_zone_free(workload)
-        else:
-            reason = Reason("NoRoom", f"Pods of {workload.key} get no node: {why}")
-            change = make_room(workload)
-        yield workload.key, len(unplaced), Finding(reason, change, tuple(unplaced))
-        return
-    minutes = int(SETTLED_AFTER.total_seconds() // 60)
-    reason = Reason(
-        "NotReadyAgain",
-        f"Pods of {workload.key} are not Ready again within {minutes} minutes of the warning.",
-    )
-    change = edit(workload, "containers[].startupProbe", "")
-    yield workload.key, len(names), Finding(reason, change, names)
+        claims = "spec.volumeClaimTemplates[].spec.storageClassName"
+        path = claims if workload.keeps_names else f"{workload.template}spec.volumes"
+        value = "a class of every zone, such as EFS, or keep room in each zone by headroom"
+        change = _edited(workload, path, value)
+    else:
+        code, message = "NoRoom", f"Pods of {key} get no node: {why}"
+        value = "what a node of the cluster has, or apply a NodePool or a headroom manifest"
+        change = edit(workload, "containers[].resources.requests", value)
+    yield key, len(unplaced), Finding(code, message, change, unplaced)
 
 
 def _ends_late(
     cluster: Cluster, workload: Workload, fates: list[Fate], pace: Pace
 ) -> Iterator[_Found]:
-    pods = {one.pod.key: one for one in cluster.pods if one.workload == workload.key}
+    key = workload.key
+    pods = {one.pod.key: one for one in cluster.pods if one.workload == key}
     returned = tuple(dict.fromkeys(fate.pod for fate in fates if fate.returned))
+    died = [fate for fate in fates if fate.died and not fate.returned]
     if returned:
         change = edit(workload, "tolerations", "without operator: Exists for every key")
-        reason = Reason(
-            "ReturnsToNode",
-            f"Pods of {workload.key} tolerate every taint: the scheduler may bind their "
-            "successors to a node that is about to end, where they run until it ends.",
+        message = (
+            f"Pods of {key} tolerate every taint: the scheduler may bind their successors to a "
+            "node that is about to end, where they run until it ends."
         )
-        yield workload.key, len(returned), Finding(reason, change, returned)
-    died = [fate for fate in fates if fate.died and not fate.returned]
-    if died and not returned:
+        yield key, len(returned), Finding("ReturnsToNode", message, change, returned)
+    elif died:
         progress = died[0].progress
         why = progress.reason.message if progress else "it appeared after the drain."
-        reason = Reason(
-            "PodRunsUntilTheEnd",
-            f"Pods of {workload.key} still run when EC2 ends the instance: {why}",
-        )
+        message = f"Pods of {key} still run when EC2 ends the instance: {why}"
         names = tuple(fate.pod for fate in died)
-        yield workload.key, len(died), Finding(reason, shorten_grace(workload, 30), names)
-    kept = tuple(fate.pod for fate in fates if pods[fate.pod].finalizers)
-    if kept:
+        change = shorten_grace(workload, 30)
+        yield key, len(died), Finding("PodRunsUntilTheEnd", message, change, names)
+    if kept := tuple(fate.pod for fate in fates if pods[fate.pod].finalizers):
         names_of = ", ".join(pods[kept[0]].finalizers)
-        reason = Reason(
-            "FinalizersKeepObject",
-            f"Pods of {workload.key} stay as objects after their end, kept by {names_of}.",
-        )
+        message = f"Pods of {key} stay as objects after their end, kept by {names_of}."
         change = edit(workload, "metadata.finalizers", f"without {names_of}")
-        yield workload.key, len(kept), Finding(reason, change, kept)
-    room = SPOT_WARNING - SAFETY_MARGIN
+        yield key, len(kept), Finding("FinalizersKeepObject", message, change, kept)
+    room = (SPOT_WARNING - SAFETY_MARGIN).total_seconds() - pace.late - pace.reaction
     for fate in sorted(fates, key=lambda one: one.granted or 0.0):
         running = pods[fate.pod]
-        most = room.total_seconds() - pace.late - pace.reaction
-        most -= DETACH_TIME.total_seconds() if running.pod.claims else 0
+        most = room - (DETACH_TIME.total_seconds() if running.pod.claims else 0)
         if fate.cut and fate.granted is not None and running.pod.grace > most:
             own = running.pod.grace if running.stops_in is None else round(running.stops_in)
-            reason = Reason(
-                "GraceExceedsNotice",
-                f"Pods of {workload.key} may take {own} s to end and get {fate.granted:.0f} s "
-                "before the deadline.",
+            message = (
+                f"Pods of {key} may take {own} s to end and get {fate.granted:.0f} s before the "
+                "deadline."
             )
             names = tuple(one.pod for one in fates if one.cut)
             change = shorten_grace(workload, max(1, int(most // 5 * 5)))
-            yield workload.key, -fate.granted, Finding(reason, change, names)
+            yield key, -fate.granted, Finding("GraceExceedsNotice", message, change, names)
             return
 
 
 def _outages(
     cluster: Cluster, workload: Workload, fates: list[Fate], storm: Storm
 ) -> Iterator[_Found]:
-    before = ready_before(cluster, workload.key)
+    key, before = workload.key, ready_before(cluster, workload.key)
     if not workload.template or not before:
         return
-    down, still = moments_below(storm.ready[workload.key], 1, storm.until)
+    down, still = moments_below(storm.ready[key], 1, storm.until)
     if down < _SHORTEST_OUTAGE:
         return
     shown = f"{down:.0f} s" + (" and longer" if still else "")
     names = tuple(fate.pod for fate in fates)
     if workload.replicas == 1:
-        reason = Reason(
-            "SingleReplica", f"{workload.key} has one replica and is not Ready for {shown}."
-        )
-        yield workload.key, down, Finding(reason, add_replicas(workload, 2), names)
+        message = f"{key} has one replica and is not Ready for {shown}."
+        change = add_replicas(workload, 2)
+        yield key, down, Finding("SingleReplica", message, change, names)
     else:
-        reason = Reason(
-            "AllReplicasLost",
-            f"All {before} Ready pods of {workload.key} are on lost nodes, and it has none "
-            f"Ready for {shown}.",
+        message = (
+            f"All {before} Ready pods of {key} are on lost nodes, and it has none Ready for "
+            f"{shown}."
         )
-        yield workload.key, down, Finding(reason, spread_pods(workload), names)
+        spread = "maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: DoNotSchedule"
+        change = edit(workload, "topologySpreadConstraints", spread)
+        yield key, down, Finding("AllReplicasLost", message, change, names)
 
 
 def _budgets(
     cluster: Cluster, workload: Workload, fates: list[Fate], storm: Storm
 ) -> Iterator[_Found]:
-    budgets = budgets_of(cluster, workload.key)
+    key, budgets = workload.key, budgets_of(cluster, workload.key)
     forced = [
         fate
         for fate in fates
@@ -364,58 +312,49 @@ def _budgets(
     names = tuple(fate.pod for fate in forced)
     if forced and len(budgets) > 1:
         shown = ", ".join(budget.key for budget in budgets)
-        reason = Reason(
-            "PodHasSeveralBudgets",
-            f"Pods of {workload.key} have several budgets ({shown}), and the API server evicts "
-            "no such pod.",
+        message = (
+            f"Pods of {key} have several budgets ({shown}), and the API server evicts no such pod."
         )
-        yield workload.key, len(forced), Finding(reason, delete_budget(budgets[-1]), names)
+        change = delete_budget(budgets[-1])
+        yield key, len(forced), Finding("PodHasSeveralBudgets", message, change, names)
     elif forced and budgets:
-        yield (
-            budgets[0].key,
-            len(forced),
-            Finding(
-                _why_forced(budgets[0], forced),
-                allow(budgets[0], workload, _evictions(budgets[0], len(forced))),
-                names,
-            ),
-        )
+        change = allow(budgets[0], workload, _evictions(budgets[0], len(forced)))
+        code, message = _why_forced(budgets[0], forced)
+        yield budgets[0].key, len(forced), Finding(code, message, change, names)
     for budget in budgets:
         missed = below(storm, budget)
         never = budget.problem or budget.desired >= budget.expected
         if missed >= _SHORTEST_OUTAGE and not never and workload.replicas > 1:
             lowest = min(number for _, number in storm.healthy[budget.key].steps)
-            reason = Reason(
-                "BelowBudget",
-                f"{workload.key} is below budget {budget.key} for {missed:.0f} s: {lowest} of "
-                f"{budget.desired} pods are healthy.",
+            message = (
+                f"{key} is below budget {budget.key} for {missed:.0f} s: {lowest} of "
+                f"{budget.desired} pods are healthy."
             )
             more = workload.replicas + max(1, budget.desired - lowest)
+            names = tuple(fate.pod for fate in fates)
             change = add_replicas(workload, more)
-            yield budget.key, missed, Finding(reason, change, tuple(f.pod for f in fates))
+            yield budget.key, missed, Finding("BelowBudget", message, change, names)
 
 
-def _why_forced(budget: Budget, forced: list[Fate]) -> Reason:
+def _why_forced(budget: Budget, forced: list[Fate]) -> tuple[str, str]:
+    """Return the code and the sentence about a budget that let no eviction happen in time."""
     ends = [fate.ended_at - (fate.granted or 0) for fate in forced if fate.ended_at is not None]
     latest = max(ends, default=SPOT_WARNING.total_seconds())
     if budget.problem:
-        return Reason(
-            "BudgetNotComputed",
+        return "BudgetNotComputed", (
             f"Budget {budget.key} never allows an eviction, because the disruption controller "
-            f"cannot compute it: {budget.problem}.",
+            f"cannot compute it: {budget.problem}."
         )
     if budget.desired >= budget.expected:
-        return Reason(
-            "BudgetNeverAllows",
+        return "BudgetNeverAllows", (
             f"Budget {budget.key} never allows an eviction: {budget.desired} of "
             f"{budget.expected} pods must be healthy. The drain waits until {latest:.0f} s "
-            "after the warning and then deletes the pods in spite of it.",
+            "after the warning and then deletes the pods in spite of it."
         )
-    return Reason(
-        "BudgetAllowsTooLate",
+    return "BudgetAllowsTooLate", (
         f"Budget {budget.key} ({budget.written}) allows too few evictions in time: from "
         f"{latest:.0f} s after the warning on, pods are deleted in spite of it (pods: "
-        f"{len(forced)}).",
+        f"{len(forced)})."
     )
 
 
@@ -429,9 +368,8 @@ def _evictions(budget: Budget, forced: int) -> int:
 def _owners(cluster: Cluster, storm: Storm) -> Iterator[_Found]:
     for node in sorted(storm.lost):
         if owner := cluster.nodes[node].retires_itself:
-            reason = Reason(
-                "OwnerDrainsNode",
+            message = (
                 f"{owner} drains its nodes without Leeway. The rehearsal shows the drain that "
-                "Leeway does if the Cluster manifest lists the owner.",
+                "Leeway does if the Cluster manifest lists the owner."
             )
-            yield owner, 1, Finding(reason, own_nodes(owner))
+            yield owner, 1, Finding("OwnerDrainsNode", message, own_nodes(owner))

@@ -8,17 +8,17 @@ owners, and round up.
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, cast
 
 from leeway.instances.owners import OwnerKind, owner_of
 from leeway.kubernetes.budgets import selects
-from leeway.kubernetes.connection import Connection, is_unknown_path, list_objects
-from leeway.kubernetes.decoders import ObjectList, without_nulls
-from leeway.kubernetes.kept_kind import PATHS
+from leeway.kubernetes.cluster_states import PATHS
+from leeway.kubernetes.connection import Connection, is_unknown_path
+from leeway.kubernetes.list_watch import ObjectList, list_objects, without_nulls
 from leeway.kubernetes.translate import to_pod
 from leeway.ports.kubernetes import ClusterForbidden, ClusterUnavailable
 from leeway.ports.kubernetes_objects import RETIRING, Controller, Pod
@@ -127,49 +127,40 @@ _TOOLS = {
 """Annotations and labels of tools that write objects, with what their values name."""
 
 
-@dataclass(frozen=True)
-class Owners:
-    """The objects that own pods, by kind, namespace and name."""
+type _Objects = Mapping[_Key, Document]
 
-    objects: Mapping[_Key, Document]
 
-    @classmethod
-    def of(cls, documents: Sequence[Document]) -> "Owners":
-        """Collect them."""
-        return cls({(str(d["kind"]), namespace_of(d), name_of(d)): d for d in documents})
+def _workload_of(pod: Document, objects: _Objects) -> Workload:
+    """Return the workload of a validated pod: the topmost controller among the objects."""
+    namespace, owner = namespace_of(pod), _controller(pod)
+    if owner is None:
+        return Workload("Pod", namespace, name_of(pod), 1, "", manager=manager_of(pod))
+    kind, name = _above(pod, objects, (owner[0], namespace, owner[1])) or owner
+    document = objects.get((kind, namespace, name)) or {}
+    spec: Any = document.get("spec") or {}
+    replicas = spec.get("replicas")
+    return Workload(
+        kind,
+        namespace,
+        name,
+        1 if replicas is None else replicas,
+        TEMPLATES.get(kind, "spec.template."),
+        in_order=kind == "StatefulSet" and spec.get("podManagementPolicy") != "Parallel",
+        manager=manager_of(document),
+        known=replicas is not None,
+    )
 
-    def workload_of(self, pod: Document) -> Workload:
-        """Return the workload of a validated pod: the topmost known controller."""
-        namespace, owner = namespace_of(pod), _controller(pod)
-        if owner is None:
-            return Workload("Pod", namespace, name_of(pod), 1, "", manager=manager_of(pod))
-        kind, name = owner
-        above = self._above(pod, kind, namespace, name)
-        if above is not None:
-            kind, name = above
-        document = self.objects.get((kind, namespace, name))
-        spec: Any = (document or {}).get("spec") or {}
-        replicas = spec.get("replicas")
-        return Workload(
-            kind,
-            namespace,
-            name,
-            1 if replicas is None else replicas,
-            TEMPLATES.get(kind, "spec.template."),
-            in_order=kind == "StatefulSet" and spec.get("podManagementPolicy") != "Parallel",
-            manager=manager_of(document or {}),
-            known=document is not None and replicas is not None,
-        )
 
-    def _above(self, pod: Document, kind: str, namespace: str, name: str) -> tuple[str, str] | None:
-        """Return the controller of a pod's controller. A ReplicaSet that is not among the objects
-        is named after its Deployment, with the hash that is a label of the pod."""
-        if (document := self.objects.get((kind, namespace, name))) is not None:
-            return _controller(document)
-        template = ((pod.get("metadata") or {}).get("labels") or {}).get(_HASH)
-        if kind == "ReplicaSet" and template and name.endswith(f"-{template}"):
-            return "Deployment", name.removesuffix(f"-{template}")
-        return None
+def _above(pod: Document, objects: _Objects, key: _Key) -> tuple[str, str] | None:
+    """Return the controller of a pod's controller. A ReplicaSet that is not among the objects is
+    named after its Deployment, with the hash that is a label of the pod."""
+    if (document := objects.get(key)) is not None:
+        return _controller(document)
+    kind, _, name = key
+    template = ((pod.get("metadata") or {}).get("labels") or {}).get(_HASH)
+    if kind == "ReplicaSet" and template and name.endswith(f"-{template}"):
+        return "Deployment", name.removesuffix(f"-{template}")
+    return None
 
 
 def _controller(document: Document) -> tuple[str, str] | None:
@@ -227,15 +218,14 @@ def read_objects(
         if document.get("kind") in KINDS:
             kept.put(str(document["kind"]), document)
     state = kept.state(read_at)
-    running = list(_running(readable, pace))
-    workloads = _counted(running)
+    running, workloads = _running(readable, pace)
     budgets, selectors = _budgets(readable, running, workloads)
     unread = [problem for problem in problems.values() if problem]
     unread += [str(one.reason) for one in state.unreadable if one.kind not in _KINDS]
     return Cluster(
         read_at,
         {name_of(d): _node(d, own_pools) for d in documents if d.get("kind") == "Node"},
-        tuple(_with_budgets(one, selectors) for one, _ in running),
+        tuple(_with_budgets(one, selectors) for one in running),
         workloads,
         budgets,
         state,
@@ -296,54 +286,55 @@ def _time(text: str | None) -> datetime | None:
     return found.astimezone(UTC) if found is not None and found.tzinfo else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Loose:
-    """A pod and its workload before the pods of the workload are counted."""
-
-    workload: Workload
-    started_in: float | None
-
-
-def _running(documents: Sequence[Document], pace: Pace) -> Iterator[tuple[RunningPod, _Loose]]:
-    owners = Owners.of([d for d in documents if d.get("kind") in _KINDS])
-    daemons = {key_of(d) for d in documents if d.get("kind") == DAEMONSET}
-    has_daemons = any(d.get("kind") == DAEMONSET for d in documents)
-    found = []
+def _running(
+    documents: Sequence[Document], pace: Pace
+) -> tuple[list[RunningPod], dict[str, Workload]]:
+    """Return the pods on nodes, and their workloads by key. A workload whose replicas are not known
+    has as many as it has pods."""
+    objects = {
+        (str(d["kind"]), namespace_of(d), name_of(d)): d
+        for d in documents
+        if d.get("kind") in _KINDS
+    }
+    daemons = {f"{namespace}/{name}" for kind, namespace, name in objects if kind == DAEMONSET}
+    running, workloads = [], {}
+    fastest: dict[str, float] = {}
+    pods: dict[str, int] = defaultdict(int)
     for document in documents:
         if document.get("kind") != "Pod" or not bound_node(document):
             continue
-        read = cast(PodObject, PodObject.from_dict(dict(document)))
-        pod = _looked_up(to_pod(read), daemons, has_daemons)
-        loose = _Loose(owners.workload_of(document), _started_in(document))
-        found.append((document, pod, loose))
-    fastest: dict[str, float] = {}
-    for _, _, loose in found:
-        if loose.started_in is not None:
-            key = loose.workload.key
-            fastest[key] = min(loose.started_in, fastest.get(key, _LONGEST_START))
-    for document, pod, loose in found:
+        workload = _workload_of(document, objects)
+        key, started_in = workload.key, _started_in(document)
+        pod = _looked_up(to_pod(cast(PodObject, PodObject.from_dict(dict(document)))), daemons)
+        workloads[key] = workload
+        pods[key] += pod.deletion is None
+        if started_in is not None:
+            fastest[key] = min(started_in, fastest.get(key, _LONGEST_START))
         finalizers = (document.get("metadata") or {}).get("finalizers") or ()
-        key = loose.workload.key
-        yield (
+        running.append(
             RunningPod(
                 pod=pod,
                 node=bound_node(document),
                 workload=key,
                 ready=_is_ready(document) and not is_finished(document),
-                starts_in=fastest.get(key, pace.pod_start),
+                starts_in=pace.pod_start,
                 stops_in=pace.pod_stop,
                 returns=_tolerates_retirement(document),
                 finalizers=tuple(map(printable, finalizers)),
                 ordinal=_ordinal(name_of(document)),
-            ),
-            loose,
+            )
         )
+    timed = [replace(one, starts_in=fastest.get(one.workload, pace.pod_start)) for one in running]
+    return timed, {
+        key: workload if workload.known else replace(workload, replicas=max(1, pods[key]))
+        for key, workload in workloads.items()
+    }
 
 
-def _looked_up(pod: Pod, daemons: set[str], has_daemons: bool) -> Pod:
+def _looked_up(pod: Pod, daemons: set[str]) -> Pod:
     """Return the pod with whether its DaemonSet exists, if the DaemonSets are known."""
     owner = pod.controller
-    if owner is None or owner.kind != DAEMONSET or owner.exists is not None or not has_daemons:
+    if owner is None or owner.kind != DAEMONSET or owner.exists is not None or not daemons:
         return pod
     exists = f"{pod.namespace}/{owner.name}" in daemons
     return replace(pod, controller=Controller(owner.kind, owner.name, exists))
@@ -386,29 +377,16 @@ def _ordinal(name: str) -> int:
     return int(number) if number.isascii() and number.isdecimal() and len(number) < 10 else 0
 
 
-def _counted(running: Iterable[tuple[RunningPod, _Loose]]) -> dict[str, Workload]:
-    """Return the workloads by key; one whose replicas are not known has as many as it has pods."""
-    pods: dict[str, int] = defaultdict(int)
-    found: dict[str, Workload] = {}
-    for one, loose in running:
-        pods[one.workload] += one.pod.deletion is None
-        found[one.workload] = loose.workload
-    return {
-        key: workload if workload.known else replace(workload, replicas=max(1, pods[key]))
-        for key, workload in found.items()
-    }
-
-
 def _budgets(
     documents: Sequence[Document],
-    running: Sequence[tuple[RunningPod, _Loose]],
+    running: Sequence[RunningPod],
     workloads: Mapping[str, Workload],
 ) -> tuple[dict[str, Budget], dict[str, dict[str, Selects]]]:
     """Return the budgets by key, and their selectors by namespace and key."""
     budgets: dict[str, Budget] = {}
     selectors: dict[str, dict[str, Selects]] = defaultdict(dict)
     by_namespace: dict[str, list[RunningPod]] = defaultdict(list)
-    for one, _ in running:
+    for one in running:
         by_namespace[one.pod.namespace].append(one)
     for document in documents:
         if document.get("kind") != "PodDisruptionBudget":

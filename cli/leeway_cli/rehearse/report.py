@@ -8,7 +8,7 @@ from typing import Any
 from leeway.policy.rules import SPOT_WARNING
 from rich.console import Console
 
-from leeway_cli.output import as_json, some, stdout_console
+from leeway_cli.output import as_json, picked, some, stdout_console, table
 from leeway_cli.rehearse.cluster import Cluster, Pace
 from leeway_cli.rehearse.findings import Finding, find
 from leeway_cli.rehearse.rounds import (
@@ -129,13 +129,7 @@ def as_data(found: Rehearsal) -> dict[str, Any]:
         "pricePerHour": as_json(found.price),
         "workloads": [_workload(one) for one in result.workloads],
         "findings": [
-            {
-                "code": one.reason.code,
-                "message": one.reason.message,
-                **as_json(one.change),
-                "pods": list(one.pods),
-                "rounds": one.rounds,
-            }
+            picked(one, "code", "message", "pods", "rounds") | as_json(one.change)
             for one in found.findings
         ],
         "worstRound": {
@@ -194,18 +188,14 @@ def _print_counts(found: Rehearsal, console: "Console") -> None:
 
 
 def _print_workloads(found: Rehearsal, console: "Console") -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False)
-    titles = ("WORKLOAD", "READY", "LEAST", "LOST", "LOWEST", "BELOW BUDGET", "NONE READY", "BACK")
-    for title in titles:
-        justify = "left" if title == "WORKLOAD" else "right"
-        table.add_column(title, justify=justify, overflow="fold")  # type: ignore[arg-type]
+    figures = ("READY", "LEAST", "LOST", "LOWEST", "BELOW BUDGET", "NONE READY", "BACK")
+    rows = table("WORKLOAD", *figures, right=figures)
     for one in found.result.workloads[:_MOST_WORKLOADS]:
-        table.add_row(Text(one.workload.key), *_cells(found, one))
+        rows.add_row(Text(one.workload.key), *_cells(found, one))
     console.print()
-    console.print(table)
+    console.print(rows)
     more = len(found.result.workloads) - _MOST_WORKLOADS
     if more > 0:
         _say(console, f"and {more} more workloads; -o json lists all")
@@ -231,7 +221,7 @@ def _print_findings(found: Rehearsal, console: "Console") -> None:
         _say(console, "Nothing to change: every pod ends in time and is Ready again elsewhere.")
     for one in found.findings:
         often = f" (in {one.rounds} of {found.rounds} rounds)" if found.rounds > 1 else ""
-        _say(console, f"{one.reason.code}: {one.reason.message}{often}")
+        _say(console, f"{one.code}: {one.message}{often}")
         manager = f", written by {one.change.manager}" if one.change.manager else ""
         _say(console, f"  {one.change.line}  ({one.change.object}{manager})")
         if one.change.command:
@@ -395,7 +385,7 @@ def _changes(found: Rehearsal) -> Table:
         manager = f", written by {one.change.manager}" if one.change.manager else ""
         change = Cell(one.change.line, f"{one.change.object}{manager}", "code", one.change.command)
         often = [f"{one.rounds} of {found.rounds}"] if several else []
-        rows.append((Cell(one.reason.code, one.reason.message), change, *often))
+        rows.append((Cell(one.code, one.message), change, *often))
     nothing = "Nothing: every pod ends in time and is Ready again elsewhere."
     columns = [Column("Finding", "half"), Column("The line that changes it", "half")]
     return Table(

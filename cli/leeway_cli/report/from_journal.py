@@ -89,8 +89,7 @@ def report_from_journal(entries: Iterable[Entry], plan: StormPlan) -> StormRepor
     began_at = min(delivered, default=index.last)
     fleets = [fleet for fleet in index.fleets if fleet["at"] >= began_at]
     launched = launches(fleets, index.joined, index.ready)
-    replacements = _match_replacements(index, plan.targets, began_at)
-    replacements |= _match_launches(index, plan.targets, launched)
+    replacements = _match_replacements(index, plan.targets, began_at, launched)
     nodes = tuple(
         _node_report(index, plan, target, replacements.get(target.instance))
         for target in plan.targets
@@ -226,52 +225,28 @@ def _successor(index: _Index, pod: _Pod) -> Successor | None:
 
 
 def _match_replacements(
-    index: _Index, targets: Iterable[Target], began_at: float
+    index: _Index, targets: Iterable[Target], began_at: float, launched: Sequence[Launch]
 ) -> dict[str, Replacement]:
-    """Match each target, in the order of notices, with the next instance of its group."""
-    fresh: dict[str, list[str]] = defaultdict(list)
-    for group, instances in _launched_by_group(index, began_at).items():
-        fresh[group] = sorted(instances, key=lambda instance: index.states[instance][0]["at"])
-    matched: dict[str, Replacement] = {}
-    for target in sorted(targets, key=lambda target: _first_notice(index, target.instance)):
-        if not target.group or not fresh[target.group]:
-            continue
-        instance = fresh[target.group].pop(0)
-        node, joined_at = index.joined.get(instance, (None, None))
-        matched[target.instance] = Replacement(
-            instance=instance,
-            launched_at=index.states[instance][0]["at"],
-            node=node,
-            joined_at=joined_at,
-            ready_at=index.ready.get(node) if node else None,
-        )
-    return matched
+    """Match each target, in the order of notices, with the next instance of its group or pool.
 
-
-def _match_launches(
-    index: _Index, targets: Iterable[Target], launched: Sequence[Launch]
-) -> dict[str, Replacement]:
-    """Match each target of a pool, in the order of notices, with the next launch of the pool.
-
-    One larger node may replace several: targets beyond the launches get the last one.
+    One larger node of a pool may replace several: targets beyond the launches get the last one.
     """
-    fresh: dict[str, list[Launch]] = defaultdict(list)
+    fresh: dict[tuple[str, str], list[Replacement]] = defaultdict(list)
+    for group, instances in _launched_by_group(index, began_at).items():
+        for instance in sorted(instances, key=lambda one: index.states[one][0]["at"]):
+            node, joined_at = index.joined.get(instance, (None, None))
+            ready_at = index.ready.get(node) if node else None
+            at = index.states[instance][0]["at"]
+            fresh[group, ""].append(Replacement(instance, at, node, joined_at, ready_at))
     for one in launched:
-        fresh[one.pool].append(one)
+        _, joined_at = index.joined.get(one.instance, (None, None))
+        new = Replacement(one.instance, one.at, one.node, joined_at, one.ready_at)
+        fresh["", one.pool].append(new)
     matched: dict[str, Replacement] = {}
     for target in sorted(targets, key=lambda target: _first_notice(index, target.instance)):
-        waiting = fresh[target.pool] if target.pool else []
-        if not waiting:
-            continue
-        new = waiting.pop(0) if len(waiting) > 1 else waiting[0]
-        _, joined_at = index.joined.get(new.instance, (None, None))
-        matched[target.instance] = Replacement(
-            instance=new.instance,
-            launched_at=new.at,
-            node=new.node,
-            joined_at=joined_at,
-            ready_at=new.ready_at,
-        )
+        if waiting := fresh[target.group, target.pool]:
+            last_of_pool = target.pool and len(waiting) == 1
+            matched[target.instance] = waiting[0] if last_of_pool else waiting.pop(0)
     return matched
 
 

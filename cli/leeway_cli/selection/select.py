@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from leeway_cli.errors import BadInputError
-from leeway_cli.manifests.files import FilesOption, read_files
-from leeway_cli.output import Format, FormatOption, print_json, stdout_console, write_stderr
+from leeway_cli.manifests.files import FilesOption, read_pools
+from leeway_cli.output import (
+    Format,
+    FormatOption,
+    picked,
+    print_json,
+    some,
+    stdout_console,
+    table,
+    write_stderr,
+)
 from leeway_cli.selection.sources import KubernetesFiles, RegionOption, SandboxOption, find_catalog
 from leeway_cli.stack import DEFAULT_STACK, StackOption
 
@@ -61,7 +70,6 @@ def _plan(
     region: str | None,
     stack: str,
 ) -> "Plan":
-    from leeway.manifests.pools import pools_of
     from leeway.selection.packing.planning import pack
     from leeway.selection.packing.supply import Supply
     from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, pending_pods
@@ -73,9 +81,7 @@ def _plan(
     given = KubernetesFiles(pods)
     cluster = KubernetesFiles(nodes)
     replica_counts = _replicas(replicas, given if pods else cluster)
-    pools = pools_of(one.manifest for one in read_files(files).written)
-    if not pools:
-        raise BadInputError("--filename: expected at least one NodePool or Provisioner.")
+    _, pools = read_pools(files)
     first, second = (given, cluster) if pods else (cluster, given)
     waiting = first.read_with(second, lambda of, others: pending_pods(of, replica_counts, others))
     if not waiting:
@@ -113,59 +119,32 @@ def as_data(plan: "Plan") -> dict[str, Any]:
     """Render a plan as JSON."""
     return {
         "launches": [launch_as_data(node) for node in plan.launches],
-        "existing": [{"node": e.node, "pods": list(e.pods)} for e in plan.existing],
-        "unschedulable": [
-            {"pod": u.pod, "reason": {"code": u.reason.code, "message": u.reason.message}}
-            for u in plan.unschedulable
-        ],
-        "pricePerHour": _usd(plan.price),
-        "lowerBoundPerHour": _usd(plan.bound),
+        "existing": [picked(one, "node", "pods") for one in plan.existing],
+        "unschedulable": [picked(one, "pod", "reason") for one in plan.unschedulable],
+        **picked(plan, pricePerHour="price", lowerBoundPerHour="bound"),
     }
 
 
 def launch_as_data(node: "PlannedNode") -> dict[str, Any]:
     """Render a node to launch as JSON."""
-    first, *others = node.choices
-    return {
-        "nodePool": node.pool,
-        "instanceTypes": list(first.instance_types),
-        "zones": list(first.zones),
-        "capacityType": first.capacity_type,
-        "requests": node.requests.printed(),
-        "pods": list(node.pods),
-        "pricePerHour": None if first.price is None else _usd(first.price),
-        "alternatives": [
-            {
-                "instanceTypes": list(choice.instance_types),
-                "zones": list(choice.zones),
-                "capacityType": choice.capacity_type,
-                "pricePerHour": None if choice.price is None else _usd(choice.price),
-            }
-            for choice in others
-        ],
-    }
-
-
-def _usd(price: float) -> float:
-    return round(price, 6)
+    offered = ("instance_types", "zones", "capacity_type")
+    first, *others = (picked(one, *offered, pricePerHour="price") for one in node.choices)
+    own = {"requests": node.requests.printed(), "alternatives": others}
+    return picked(node, "pods", nodePool="pool") | first | own
 
 
 def _print_plan(plan: "Plan") -> None:
-    from rich.table import Table
-
     console = stdout_console()
-    table = Table(box=None, pad_edge=False)
-    for title in ("POOL", "TYPES", "ZONES", "CAPACITY", "USD/H", "PODS"):
-        table.add_column(title, overflow="fold", justify="right" if title == "USD/H" else "left")
+    rows = table("POOL", "TYPES", "ZONES", "CAPACITY", "USD/H", "PODS", right={"USD/H"})
     for node in plan.launches:
         choice = node.choices[0]
         price = "unknown" if choice.price is None else f"{choice.price:.4f}"
-        types, zones = _first(choice.instance_types, 3), _first(choice.zones, 3)
-        table.add_row(node.pool, types, zones, choice.capacity_type, price, _first(node.pods, 3))
+        types, zones = some(choice.instance_types), some(choice.zones)
+        rows.add_row(node.pool, types, zones, choice.capacity_type, price, some(node.pods))
     if plan.launches:
-        console.print(table)
+        console.print(rows)
     for placement in plan.existing:
-        console.print(f"on {placement.node}: {_first(placement.pods, 8)}", soft_wrap=True)
+        console.print(f"on {placement.node}: {some(placement.pods, 8)}", soft_wrap=True)
     for pod in plan.unschedulable:
         line = f"{pod.pod} is unschedulable: {pod.reason.code}: {pod.reason.message}"
         console.print(line, soft_wrap=True, markup=False)
@@ -175,8 +154,3 @@ def _print_plan(plan: "Plan") -> None:
         f"lower bound {plan.bound:.4f} USD per hour",
         soft_wrap=True,
     )
-
-
-def _first(names: Sequence[str], most: int) -> str:
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

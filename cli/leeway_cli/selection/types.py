@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from leeway_cli.manifests.files import FilesOption, read_files
-from leeway_cli.output import write_stderr, write_stdout
+from leeway_cli.manifests.files import FilesOption, read_pools
+from leeway_cli.output import picked, write_stderr, write_stdout
 from leeway_cli.selection.sources import RegionOption, SandboxOption, find_catalog
 from leeway_cli.stack import DEFAULT_STACK, StackOption
 
@@ -55,14 +55,9 @@ def types(
     Without a manifest, lists every type of the region, as a node of AL2023 with a root volume of
     20 Gi. If several pools may launch a type, the pool with the largest weight defines its values.
     """
-    from leeway.manifests.pools import pools_of
-
-    reading = read_files(files) if files else None
+    pools = read_pools(files)[1] if files else None
     catalog = find_catalog(region, stack, sandbox=sandbox)
-    if reading is None:
-        matches = _all_types(catalog)
-    else:
-        matches = _of_pools(catalog, pools_of(one.manifest for one in reading.written))
+    matches = _all_types(catalog) if pools is None else _of_pools(catalog, pools)
     matches.sort(key=lambda match: match.rank)
     if output is TypesFormat.JSON:
         _print_json(matches)
@@ -78,10 +73,6 @@ def _all_types(catalog: "Catalog") -> list[Match]:
 
 
 def _of_pools(catalog: "Catalog", pools: "Sequence[NodePool]") -> list[Match]:
-    from leeway_cli.errors import BadInputError
-
-    if not pools:
-        raise BadInputError("--filename: expected at least one NodePool or Provisioner.")
     found: dict[str, Match] = {}
     for pool in pools:
         table = catalog.for_node_class(pool.node_class)
@@ -130,20 +121,13 @@ def _print_json(matches: Sequence[Match]) -> None:
 
 
 def _as_data(match: Match) -> dict[str, Any]:
+    offered = ("zone", "capacity_type", "price", "available")
     return {
         "name": match.kind.name,
         "labels": dict(sorted(match.kind.labels.items())),
         "capacity": match.kind.capacity.printed(),
         "allocatable": match.kind.allocatable.printed(),
-        "offerings": [
-            {
-                "zone": offering.zone,
-                "capacityType": offering.capacity_type,
-                "price": offering.price,
-                "available": offering.available,
-            }
-            for offering in match.offerings
-        ],
+        "offerings": [picked(offering, *offered) for offering in match.offerings],
     }
 
 

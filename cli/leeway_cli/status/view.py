@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -11,27 +11,21 @@ from leeway.capacity_requests import CAPACITY_REQUEST, CapacityRequest
 from leeway.headroom.status import STATUS as HEADROOM_STATUS
 from leeway.headroom.status import HeadroomStatus
 from leeway.manifests.cluster import Cluster
-from leeway.manifests.reading import read_salvaged, read_stored
 from leeway.pool_pauses import POOL, PoolRecord
 from leeway.printable import printable
 from leeway.provisioning.report import STATUS, ProvisioningStatus
 from leeway.reasons import Reason
 from leeway.retirement.drain import DRAIN_STATE, DrainState
 from leeway.retirement.progress import Stage
-from leeway.retirement.record import (
-    OVER,
-    RETIREMENT,
-    ReplacementIntent,
-    Retirement,
-    Successor,
-)
+from leeway.retirement.record import OVER, RETIREMENT, ReplacementIntent, Retirement
 from leeway.table import OPEN
 from leeway.wiring.clients import table
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from leeway_cli.errors import aws_errors
-from leeway_cli.manifests.changes import CLUSTER, age
+from leeway_cli.manifests.changes import age, reading_of
+from leeway_cli.output import as_json, picked
 from leeway_cli.stack import Stack
 
 
@@ -125,8 +119,7 @@ def _policy(stack: Stack, cluster: str) -> _Policy:
     paused = dry_run = False
     problems: list[str] = []
     for one in stored:
-        read = read_salvaged if one.resource == CLUSTER else read_stored
-        reading = read(one.body, one.title)
+        reading = reading_of(one)
         problems += [
             f"{problem} (written by leeway {one.written_by})" for problem in reading.problems
         ]
@@ -303,110 +296,39 @@ def as_data(statuses: Sequence[ClusterStatus]) -> dict[str, Any]:
 
 
 def _cluster(status: ClusterStatus) -> dict[str, Any]:
+    headroom = ("subject", "replicas", "reason", "problem")
     return {
-        "cluster": status.cluster,
-        "paused": status.paused,
-        "dryRun": status.dry_run,
-        "manifests": status.manifests,
-        "problems": list(status.problems),
+        **picked(status, "cluster", "paused", "dry_run", "manifests", "problems", "provisioning"),
         "pausedPools": [
-            {
-                "pool": one.pool,
-                "pausedAt": one.paused_at.isoformat() if one.paused_at else None,
-                "reason": asdict(one.paused) if one.paused else None,
-            }
-            for one in status.paused_pools
+            picked(one, "pool", "paused_at", reason="paused") for one in status.paused_pools
         ],
         "retirements": [_retirement(one) for one in status.retirements],
         "admissions": [
-            {
-                "instance": one.instance,
-                "phase": one.phase.value,
-                "deadline": one.deadline.isoformat(),
-                "reason": asdict(one.reason),
-            }
-            for one in status.admissions
+            picked(one, "instance", "phase", "deadline", "reason") for one in status.admissions
         ],
         "headroom": [
             {
-                "subject": one.subject,
-                "manifest": one.source,
-                "replicas": one.replicas,
+                **picked(one, *headroom, manifest="source"),
                 "pending": one.pending if one.ready is not None else None,
-                "reason": asdict(one.reason) if one.reason else None,
-                "problem": asdict(one.problem) if one.problem else None,
             }
             for one in status.headroom
         ],
-        "provisioning": _provisioning(status.provisioning),
     }
-
-
-def _provisioning(one: ProvisioningStatus | None) -> dict[str, Any] | None:
-    if one is None:
-        return None
-    return {
-        "runAt": one.run_at.isoformat(),
-        "why": one.why,
-        "dryRun": one.dry_run,
-        "pods": one.pods,
-        "launchedAt": one.launched_at.isoformat() if one.launched_at else None,
-        "launchedCount": one.launched_count,
-        "launched": [
-            {
-                "instance": i.instance,
-                "instanceType": i.instance_type,
-                "zone": i.zone,
-                "capacityType": i.capacity_type,
-                "pool": i.pool,
-            }
-            for i in one.launched
-        ],
-        "ahead": [asdict(ahead) for ahead in one.ahead],
-        "withoutNode": [
-            {"reason": asdict(group.reason), "count": group.count, "pods": list(group.some)}
-            for group in one.without_node
-        ],
-        "others": one.others,
-        "problems": [asdict(problem) for problem in one.problems],
-        "returnedAt": one.returned_at.isoformat() if one.returned_at else None,
-        "returned": [asdict(reason) for reason in one.returned],
-        "failure": asdict(one.failure) if one.failure else None,
-    }
-
-
-def _successors(record: Retirement) -> tuple[Successor, ...]:
-    return record.replacement_intent.successors if record.replacement_intent else ()
-
-
-def _returns(record: Retirement) -> dict[str, Any] | None:
-    terms = record.returns
-    return {"cause": terms.cause, "savingPerHour": round(terms.saving, 6)} if terms else None
 
 
 def _retirement(one: RetirementStatus) -> dict[str, Any]:
-    record, drain = one.record, one.drain
+    record, drain, intent = one.record, one.drain, one.record.replacement_intent
+    terms = record.returns
     return {
-        "instance": record.instance,
+        **picked(record, "instance", "kind", "attempt", "phase", "noticed_at"),
+        **picked(record, "deadline", "reason"),
+        "returns": terms and picked(terms, "cause", savingPerHour="saving"),
         "node": drain.node if drain else record.facts.private_dns_name,
-        "kind": record.kind.value,
-        "returns": _returns(record),
-        "attempt": record.attempt,
-        "phase": record.phase.value,
-        "noticedAt": record.noticed_at.isoformat(),
-        "deadline": record.deadline.isoformat() if record.deadline else None,
-        "replacement": record.replacement_intent.method if record.replacement_intent else None,
-        "successors": [asdict(successor) for successor in _successors(record)],
-        "capacityRequest": one.request.model_dump(mode="json") if one.request else None,
-        "reason": asdict(record.reason),
-        "seenAt": drain.at.isoformat() if drain else None,
+        "replacement": intent.method if intent else None,
+        "successors": as_json(intent.successors if intent else ()),
+        "capacityRequest": as_json(one.request),
+        "seenAt": as_json(drain.at if drain else None),
         "pods": [
-            {
-                "pod": pod.pod,
-                "stage": pod.stage.value,
-                "method": pod.method.value if pod.method else None,
-                "reason": asdict(pod.reason),
-            }
-            for pod in (drain.pods if drain else ())
+            picked(pod, "pod", "stage", "method", "reason") for pod in (drain.pods if drain else ())
         ],
     }

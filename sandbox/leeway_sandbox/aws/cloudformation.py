@@ -16,7 +16,7 @@ from moto.cloudformation.responses import CloudFormationResponse
 from moto.core.responses import ActionResult
 
 from leeway_sandbox.aws.cloud import ACCOUNT
-from leeway_sandbox.aws.stacks import Stack
+from leeway_sandbox.stack import Stack
 
 
 @dataclass(frozen=True, slots=True)

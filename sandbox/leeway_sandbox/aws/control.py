@@ -20,10 +20,11 @@ from leeway_sandbox.aws.instance_status import Impairment, Maintenance, announce
 from leeway_sandbox.aws.instances import Reserve, put_into
 from leeway_sandbox.aws.interruptions import Interruption, Interruptions
 from leeway_sandbox.aws.nodes import NodeLink
-from leeway_sandbox.aws.stacks import DeployedStacks, Stack
+from leeway_sandbox.aws.stacks import DeployedStacks
 from leeway_sandbox.aws.throttling import Throttle
 from leeway_sandbox.control import ControlApi, Query
 from leeway_sandbox.errors import SandboxError
+from leeway_sandbox.stack import Stack
 
 
 class ClusterLink(BaseModel):

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from botocore.exceptions import ClientError
+from moto.core import base_backend as moto_backends
 from moto.core import responses as moto_responses
 from moto.core.request import Request
 from moto.core.utils import method_names_from_class
@@ -46,8 +47,11 @@ class _ServerRequest(Request):
 class Moto(DomainDispatcherApplication):
     """moto's dispatcher with a cache of lookups that take 0.5 of the 1.4 ms of a call."""
 
-    def __init__(self, stacks: DeployedStacks) -> None:
+    def __init__(self, stacks: DeployedStacks, region: str) -> None:
         super().__init__(create_backend_app)
+        # To ask botocore for the regions of a service takes as long as some calls of it.
+        answer: Any = lambda _backend, _service: [region]  # noqa: E731
+        vars(moto_backends)["AccountSpecificBackend"]._generate_regions = answer
         self._stacks = stacks
         self._known: dict[str | None, Any] = {}
         cached = functools.cache(method_names_from_class)

@@ -78,7 +78,7 @@ class Front:
         self.control = Control(
             cloud, bus, nodes, self._throttle, stacks, access, self._authorization
         )
-        self._moto = Moto(stacks)
+        self._moto = Moto(stacks, cloud.region)
         self._killer = Killer(cloud, bus, gate.pass_on())
 
     async def handle(self, request: web.BaseRequest) -> web.Response:
@@ -209,7 +209,6 @@ async def start(front: Front, host: str, port: int) -> int:
     runner = web.ServerRunner(server)
     await runner.setup()
     await listen(runner, host, port, backlog=BACKLOG)
-    gc.collect()
     gc.freeze()  # moto's catalogs are large and permanent: exclude them from collections
     gc.enable()
     return port_of(runner)

@@ -5,39 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 from moto.iam.models import Role
-from pydantic import BaseModel
 
 from leeway_sandbox.aws.cloud import ACCOUNT
-
-
-class StackResource(BaseModel):
-    """A resource of a stack."""
-
-    logical_id: str
-    kind: str
-    physical_id: str
-
-
-class Named(BaseModel):
-    """A role or an alarm; `properties` are in the shape of CloudFormation."""
-
-    name: str
-    properties: dict[str, Any]
-
-
-class Stack(BaseModel):
-    """A stack, as `stack.py` reads it. `declared` has the metadata and the parameters of its
-    template, `parameters` their values."""
-
-    name: str
-    template: str
-    declared: dict[str, Any]
-    parameters: dict[str, str]
-    outputs: dict[str, dict[str, str]]
-    resources: list[StackResource]
-    roles: dict[str, Named]
-    alarms: dict[str, Named]
-    callers: dict[str, str] = {}
+from leeway_sandbox.stack import Stack
 
 
 class DeployedStacks:

@@ -1,4 +1,4 @@
-"""Authorization by RBAC.
+"""Authorization by RBAC: access rules from files, permissions, and reviews of them.
 
 The rules come from the ClusterRoles, Roles and bindings in the store. Without `enforced`, every
 authenticated user may do everything.
@@ -6,9 +6,14 @@ authenticated user may do everything.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
-from leeway_sandbox.kubernetes import errors, registry
+import yaml
+
+from leeway_sandbox.errors import SandboxError
+from leeway_sandbox.kubernetes import defaults, errors, registry
 from leeway_sandbox.kubernetes.authentication import User
 from leeway_sandbox.kubernetes.calls import Call
 from leeway_sandbox.kubernetes.objects import Object
@@ -121,3 +126,99 @@ def _covers(rule: Object, verb: str, group: str, resource: str, name: str) -> bo
         and not resources.isdisjoint(rule.get("resources") or ())
         and (not names or name in names)
     )
+
+
+_KINDS = {
+    kind.kind: kind for kind in (*registry.RBAC, *registry.ADMISSION_POLICIES, registry.NAMESPACE)
+}
+
+
+def load_rules(store: Store, path: Path) -> None:
+    """Store the objects of a file, or of all YAML files of a folder.
+
+    Raises:
+        SandboxError: a file cannot be read, or an object is of another kind.
+    """
+    for file in sorted(path.glob("*.yaml")) if path.is_dir() else [path]:
+        try:
+            documents = list(yaml.safe_load_all(file.read_text()))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            problem = " ".join(str(error).split())
+            raise SandboxError(f"The access rules in {file} cannot be read: {problem}") from error
+        for document in documents:
+            if document is not None:
+                _load(store, file, document)
+
+
+def _load(store: Store, file: Path, document: dict[str, object]) -> None:
+    kind = _KINDS.get(str(document.get("kind")))
+    if kind is None:
+        raise SandboxError(
+            f"{file}: the kind {document.get('kind')!r} is not a role, a binding, an "
+            "admission policy or a namespace."
+        )
+    stored = {name: value for name, value in document.items() if name not in ("apiVersion", "kind")}
+    defaults.fill(kind, stored)
+    defaults.admit(kind, stored, store)
+    store.create(kind, stored)
+
+
+_PATH = re.compile(
+    r"/apis/(?P<group>authorization|authentication)\.k8s\.io/v1"
+    r"/(?P<plural>\w+reviews)"
+)
+_GROUP = "authorization.k8s.io"
+
+
+def is_review(path: str) -> bool:
+    """Whether a path is the path of a review."""
+    return _PATH.fullmatch(path) is not None
+
+
+def answer_review(authorizer: Authorizer, user: User, path: str, body: Object) -> Object | None:
+    """Answer a review; None for an unknown kind."""
+    found = _PATH.fullmatch(path)
+    if found is None:
+        return None
+    spec = body.get("spec") or {}
+    match (found["group"], found["plural"]):
+        case ("authentication", "selfsubjectreviews"):
+            info = {"username": user.name, "groups": list(user.groups)}
+            about = {"kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1"}
+            return {**about, "metadata": {}, "status": {"userInfo": info}}
+        case ("authorization", "selfsubjectaccessreviews"):
+            return _answer("SelfSubjectAccessReview", spec, _verdict(authorizer, user, spec))
+        case ("authorization", "subjectaccessreviews"):
+            _check(authorizer, user, found["plural"])
+            other = User(spec.get("user", ""), tuple(spec.get("groups") or ()))
+            return _answer("SubjectAccessReview", spec, _verdict(authorizer, other, spec))
+    return None
+
+
+def _check(authorizer: Authorizer, user: User, plural: str) -> None:
+    """Refuse a caller who may not ask about others. The role system:basic-user of a real cluster
+    lets everybody ask about themselves."""
+    if authorizer.allows(user, "create", _GROUP, plural, "", ""):
+        return
+    message = (
+        f'{plural}.{_GROUP} is forbidden: User "{user.name}" cannot create resource '
+        f'"{plural}" in API group "{_GROUP}" at the cluster scope'
+    )
+    raise errors.ApiError(403, "Forbidden", message, {"group": _GROUP, "kind": plural})
+
+
+def _answer(kind: str, spec: Object, status: Object) -> Object:
+    about = {"kind": kind, "apiVersion": f"{_GROUP}/v1", "metadata": {}}
+    return {**about, "spec": spec, "status": status}
+
+
+def _verdict(authorizer: Authorizer, user: User, spec: Object) -> Object:
+    asked = spec.get("resourceAttributes")
+    if asked is None:
+        path = spec.get("nonResourceAttributes") or {}
+        allowed = authorizer.allows_path(user, path.get("verb", ""), path.get("path", ""))
+        return {"allowed": allowed}
+    resource = "/".join(filter(None, (asked.get("resource"), asked.get("subresource"))))
+    group, namespace, name = (asked.get(one, "") for one in ("group", "namespace", "name"))
+    verb = asked.get("verb", "")
+    return {"allowed": authorizer.allows(user, verb, group, resource, namespace, name)}

@@ -13,9 +13,9 @@ from leeway_sandbox.access import Gate
 from leeway_sandbox.control import ControlApi, Journal, Query, Route
 from leeway_sandbox.kubernetes import registry
 from leeway_sandbox.kubernetes.authentication import AccessEntry, Authenticator
-from leeway_sandbox.kubernetes.clock import CLOCK
 from leeway_sandbox.kubernetes.cluster import Cluster
 from leeway_sandbox.kubernetes.controllers.instances import Instances
+from leeway_sandbox.kubernetes.objects import CLOCK
 from leeway_sandbox.kubernetes.store import Change
 from leeway_sandbox.listening import control_response, refused
 

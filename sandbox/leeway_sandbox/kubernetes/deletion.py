@@ -6,9 +6,9 @@ import dataclasses
 from typing import Literal
 
 from leeway_sandbox.kubernetes import errors, registry
-from leeway_sandbox.kubernetes.clock import CLOCK
 from leeway_sandbox.kubernetes.cluster import Cluster
 from leeway_sandbox.kubernetes.objects import (
+    CLOCK,
     Object,
     epoch,
     is_finished,

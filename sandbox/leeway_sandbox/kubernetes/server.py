@@ -16,20 +16,17 @@ from leeway_sandbox.kubernetes import (
     errors,
     reading,
     registry,
-    reviews,
     subresources,
     writing,
 )
-from leeway_sandbox.kubernetes.authentication import Authenticator, User
-from leeway_sandbox.kubernetes.authorization import Authorizer
+from leeway_sandbox.kubernetes.authentication import Authenticator, User, acting_user
+from leeway_sandbox.kubernetes.authorization import Authorizer, answer_review, is_review
 from leeway_sandbox.kubernetes.calls import Call, read_object, target_of, verb_of
-from leeway_sandbox.kubernetes.clock import CLOCK
 from leeway_sandbox.kubernetes.cluster import Cluster
 from leeway_sandbox.kubernetes.control import Fault, Faults
 from leeway_sandbox.kubernetes.controllers.disruption import Disruption
 from leeway_sandbox.kubernetes.eviction import Evictions
-from leeway_sandbox.kubernetes.impersonation import acting_user
-from leeway_sandbox.kubernetes.objects import Object, encode, is_terminating, name_of, uid_of
+from leeway_sandbox.kubernetes.objects import CLOCK, Object, encode, is_terminating, name_of, uid_of
 from leeway_sandbox.kubernetes.watch import Watch
 
 _log = logging.getLogger(__name__)
@@ -91,7 +88,7 @@ class ApiServer:
         if request.method == "GET" and (document := discovery.answer(path)) is not None:
             return _json(document)
         user = acting_user(self._authorizer, user, request.headers)
-        if request.method == "POST" and reviews.is_review(path):
+        if request.method == "POST" and is_review(path):
             return await self._review(request, user)
         target = target_of(path)
         if target is None:
@@ -114,7 +111,7 @@ class ApiServer:
 
     async def _review(self, request: web.BaseRequest, user: User) -> web.Response:
         body = read_object(request.content_type, await request.read())
-        answer = reviews.answer(self._authorizer, user, request.path, body)
+        answer = answer_review(self._authorizer, user, request.path, body)
         if answer is None:
             raise errors.page_not_found()
         return _json(answer, 201)

@@ -19,9 +19,8 @@ from aiohttp import web
 from cryptography import x509
 
 from leeway_sandbox.access import LOOPBACK, Gate
-from leeway_sandbox.kubernetes.access_rules import load_rules
 from leeway_sandbox.kubernetes.authentication import Authenticator
-from leeway_sandbox.kubernetes.authorization import Authorizer
+from leeway_sandbox.kubernetes.authorization import Authorizer, load_rules
 from leeway_sandbox.kubernetes.cluster import Cluster, Settings
 from leeway_sandbox.kubernetes.control import Control, Faults
 from leeway_sandbox.kubernetes.controllers.bootstrap import bootstrap

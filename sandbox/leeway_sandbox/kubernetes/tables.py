@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from leeway_sandbox.kubernetes import errors, registry
-from leeway_sandbox.kubernetes.clock import CLOCK
 from leeway_sandbox.kubernetes.objects import (
+    CLOCK,
     Object,
     at,
     condition,

@@ -28,10 +28,10 @@ from leeway_sandbox.lambda_service.server import (
     Descriptions,
     Handler,
     LambdaApi,
+    Service,
     StartQuota,
     answer_errors,
 )
-from leeway_sandbox.lambda_service.service import Service
 from leeway_sandbox.listening import listen, port_of, refused
 from leeway_sandbox.process import exit_on_errors, report_ready, wait_for_stop
 

@@ -9,7 +9,7 @@ from pydantic.alias_generators import to_camel
 from leeway_sandbox.control import PREFIX, ControlApi, Query
 from leeway_sandbox.lambda_service.definitions import EventSource, FunctionDefinition
 from leeway_sandbox.lambda_service.faults import Fault
-from leeway_sandbox.lambda_service.service import Service
+from leeway_sandbox.lambda_service.server import Service
 from leeway_sandbox.listening import control_response
 
 

@@ -21,9 +21,8 @@ from leeway_sandbox.access_entries import POLLER_AGENT, SECRET, access_key
 from leeway_sandbox.control import Journal
 from leeway_sandbox.lambda_service.definitions import EventSource, Functions, ServiceError, Target
 from leeway_sandbox.lambda_service.faults import Faults
-from leeway_sandbox.lambda_service.invocation import Invocation, Outcome
+from leeway_sandbox.lambda_service.invocation import Invocation, Outcome, lineage_of
 from leeway_sandbox.lambda_service.pools import Pools
-from leeway_sandbox.lambda_service.recursion import lineage_of
 
 WAIT_SECONDS = 20
 _ANSWER_SECONDS = WAIT_SECONDS + 10

@@ -25,9 +25,8 @@ from aws_durable_execution_sdk_python_testing.threads import DaemonThreadPool
 
 from leeway_sandbox.control import Journal
 from leeway_sandbox.lambda_service.definitions import Functions, ServiceError, Target
-from leeway_sandbox.lambda_service.invocation import Invocation
+from leeway_sandbox.lambda_service.invocation import Invocation, Lineage
 from leeway_sandbox.lambda_service.pools import Pools
-from leeway_sandbox.lambda_service.recursion import Lineage
 
 _log = logging.getLogger(__name__)
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")

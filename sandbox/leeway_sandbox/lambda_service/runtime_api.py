@@ -8,9 +8,8 @@ import uuid
 
 from aiohttp import web
 
-from leeway_sandbox.lambda_service.invocation import Invocation, Outcome
+from leeway_sandbox.lambda_service.invocation import Invocation, Outcome, lineage_field
 from leeway_sandbox.lambda_service.pools import Pools
-from leeway_sandbox.lambda_service.recursion import lineage_field
 from leeway_sandbox.lambda_service.workers import Worker, WorkerPool
 
 RUNTIME_PREFIX = "/_runtime/"

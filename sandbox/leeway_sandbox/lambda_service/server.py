@@ -8,6 +8,7 @@ import re
 import time
 import uuid
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -17,17 +18,41 @@ from aws_durable_execution_sdk_python_testing.execution import ExecutionStatus
 from aws_durable_execution_sdk_python_testing.web import handlers, routes
 from aws_durable_execution_sdk_python_testing.web.models import HTTPRequest, HTTPResponse
 
+from leeway_sandbox.control import Journal
 from leeway_sandbox.lambda_service.definitions import (
     LATEST,
     PUBLISHED,
     FunctionDefinition,
+    Functions,
     ServiceError,
     Target,
 )
-from leeway_sandbox.lambda_service.executions import Started
-from leeway_sandbox.lambda_service.invocation import Invocation, Outcome
-from leeway_sandbox.lambda_service.recursion import TRACE_HEADER, Lineage, lineage_of
-from leeway_sandbox.lambda_service.service import Service
+from leeway_sandbox.lambda_service.event_sources import EventSources
+from leeway_sandbox.lambda_service.events import Events
+from leeway_sandbox.lambda_service.executions import Executions, Started
+from leeway_sandbox.lambda_service.faults import Faults
+from leeway_sandbox.lambda_service.invocation import (
+    TRACE_HEADER,
+    Invocation,
+    Lineage,
+    Outcome,
+    lineage_of,
+)
+from leeway_sandbox.lambda_service.pools import Pools
+
+
+@dataclass(frozen=True)
+class Service:
+    """Functions, workers, executions, events, event sources, faults and journal."""
+
+    functions: Functions
+    pools: Pools
+    executions: Executions
+    events: Events
+    event_sources: EventSources
+    faults: Faults
+    journal: Journal
+
 
 STARTS_A_SECOND = 300
 

@@ -21,8 +21,6 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 _NOT_FOUND = 404
 _TIMEOUT = httpx.Timeout(30.0, pool=None)
 _WATCHING = httpx.Timeout(30.0, read=None, pool=None)
-_LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=64)
-
 type Object = dict[str, Any]
 
 

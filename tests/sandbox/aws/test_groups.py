@@ -9,14 +9,6 @@ from botocore.exceptions import ClientError
 from tests.sandbox.aws.started import Sandbox, hook
 
 
-def _desired(aws: Sandbox, group: str) -> int:
-    described = aws.client("autoscaling").describe_auto_scaling_groups(
-        AutoScalingGroupNames=[group]
-    )
-    desired: int = described["AutoScalingGroups"][0]["DesiredCapacity"]
-    return desired
-
-
 def _steady(aws: Sandbox, group: str, size: int) -> None:
     aws.wait(lambda: list(aws.states(group).values()) == ["InService"] * size)
 

@@ -119,7 +119,7 @@ def _parts(one: object) -> Iterator[object]:
         yield one.__self__
     elif isinstance(one, types.FunctionType):
         yield from (cell.cell_contents for cell in one.__closure__ or ())
-    elif type(one).__module__.startswith("sandbox."):
+    elif type(one).__module__.startswith("leeway_sandbox."):
         yield from vars(one).values() if hasattr(one, "__dict__") else ()
         slots = (name for kind in type(one).__mro__ for name in getattr(kind, "__slots__", ()))
         yield from (getattr(one, name) for name in slots if hasattr(one, name))

@@ -11,11 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lightkube import Client
-from lightkube.core.exceptions import ApiError
-from lightkube.models.meta_v1 import ObjectMeta
-from lightkube.resources.apps_v1 import Deployment
-from lightkube.resources.core_v1 import Node, Pod, PodEviction
 
 from tests.sandbox.kubernetes.live import PODS, Live, bare_pod, budget, deployment
 
@@ -239,32 +234,6 @@ def test_kubectl_reads_events_rights_and_resources(cluster: Live, kubectl: Kubec
     assert may.stdout == "yes\n"
     assert json.loads(me.stdout)["status"]["userInfo"]["username"] == "admin"
     assert "poddisruptionbudgets" in resources.stdout
-
-
-def _check_lightkube(cluster: Live, client: Client) -> None:
-    nodes = list(client.list(Node))
-    pods = list(client.list(Pod, labels={"app": "typed"}, chunk_size=1))
-    patched = client.patch(
-        Node,
-        str(nodes[0].metadata and nodes[0].metadata.name),
-        {"metadata": {"labels": {"by": "lightkube"}}},
-    )
-    name = str(pods[0].metadata and pods[0].metadata.name)
-    client.create(PodEviction(metadata=ObjectMeta(name=name, namespace="default")), name)
-    deployed = client.get(Deployment, "typed", namespace="default")
-    with pytest.raises(ApiError) as missing:
-        client.get(Pod, "nothing", namespace="default")
-
-    assert len(nodes) == 3
-    assert len(pods) == 2
-    assert patched.metadata is not None
-    assert (patched.metadata.labels or {})["by"] == "lightkube"
-    assert deployed.spec is not None
-    assert deployed.spec.replicas == 2
-    assert missing.value.status.code == 404
-    cluster.until(
-        lambda: [one for one in cluster.journal("pod-ended") if one["pod"] == f"default/{name}"]
-    )
 
 
 def test_kubectl_drains_by_deleting_where_eviction_is_disabled(

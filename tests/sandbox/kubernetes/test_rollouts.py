@@ -1,4 +1,4 @@
-"""Rollouts of Deployments: bounds, minReadySeconds and the progress deadline."""
+"""Rollouts of Deployments: bounds and minReadySeconds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.sandbox.kubernetes.live import DEPLOYMENTS, PODS, Live, deployment
+from tests.sandbox.kubernetes.live import DEPLOYMENTS, Live, deployment
 
 _SLOW = {"sandbox.leeway.sh/starts-after": "400ms", "sandbox.leeway.sh/ends-after": "1s"}
 
@@ -121,46 +121,6 @@ def test_a_pod_is_available_after_min_ready_seconds(cluster: Live) -> None:
     later = status()
     assert conditions(later)["Available"]["status"] == "True"
     assert conditions(later)["Progressing"]["reason"] == "NewReplicaSetAvailable"
-
-
-def test_a_rollout_that_makes_no_progress_exceeds_its_deadline(cluster: Live) -> None:
-    body = deployment("stuck", 1, spec={"nodeSelector": {"kubernetes.io/hostname": "nowhere"}})
-    body["spec"]["progressDeadlineSeconds"] = 1
-    cluster.create(DEPLOYMENTS, body)
-
-    def progress() -> dict[str, Any]:
-        status = cluster.api.get(f"{DEPLOYMENTS}/stuck").json()["status"]
-        return conditions(status).get("Progressing", {})
-
-    cluster.until(lambda: progress().get("status") == "False")
-
-    found = progress()
-    assert found["reason"] == "ProgressDeadlineExceeded"
-    assert found["message"].endswith("has timed out progressing.")
-    # A pod that becomes Ready is progress.
-    [name] = {one["metadata"]["name"] for one in cluster.pods("app=stuck")}
-    target = {"apiVersion": "v1", "kind": "Node", "name": "ip-10-0-0-1.ec2.internal"}
-    cluster.api.post(f"{PODS}/{name}/binding", json={"target": target}).raise_for_status()
-    cluster.until(lambda: progress()["reason"] == "NewReplicaSetAvailable")
-
-
-def test_a_paused_deployment_is_scaled_and_not_rolled(cluster: Live) -> None:
-    cluster.deploy("paused", 2)
-    cluster.patch(f"{DEPLOYMENTS}/paused", {"spec": {"paused": True}})
-    roll(cluster, "paused")
-
-    def reason() -> str:
-        status = cluster.api.get(f"{DEPLOYMENTS}/paused").json()["status"]
-        return str(conditions(status)["Progressing"]["reason"])
-
-    cluster.until(lambda: reason() == "DeploymentPaused")
-    cluster.patch(f"{DEPLOYMENTS}/paused", {"spec": {"replicas": 3}})
-    cluster.until(lambda: len(cluster.running("app=paused")) == 3)
-    pods = cluster.pods("app=paused")
-    assert not any("rolled" in one["metadata"].get("annotations", {}) for one in pods)
-
-    cluster.patch(f"{DEPLOYMENTS}/paused", {"spec": {"paused": None}})
-    cluster.until(lambda: is_rolled(cluster, "paused"))
 
 
 def conditions(status: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -9,7 +9,6 @@ import pytest
 from tests.sandbox.kubernetes.live import DEPLOYMENTS, PODS, Live, bare_pod, budget, deployment
 
 _BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
-_JOBS = "/apis/batch/v1/namespaces/default/jobs"
 _PERCENT = "a valid percent string must be a numeric string followed by an ending '%'"
 
 

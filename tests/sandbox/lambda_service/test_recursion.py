@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 import pytest
 from leeway_sandbox.lambda_service.definitions import FunctionDefinition, ServiceError
-from leeway_sandbox.lambda_service.recursion import MOST_INVOCATIONS, lineage_field, lineage_of
+from leeway_sandbox.lambda_service.invocation import MOST_INVOCATIONS, lineage_field, lineage_of
 
 from .conftest import definition
 

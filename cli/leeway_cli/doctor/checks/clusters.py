@@ -8,7 +8,7 @@ from leeway.policy.rules import USD_PER_HOUR
 from leeway_cli.adopt.settings.leeway_stack import LeewayStack
 from leeway_cli.doctor import reasons
 from leeway_cli.doctor.facts import ClusterFacts, Facts, PoolFacts, RoleFacts, known
-from leeway_cli.doctor.finding import Finding, aws, deploy, fails, shell, warns
+from leeway_cli.doctor.finding import About, Finding, Severity, aws, deploy, shell
 from leeway_cli.doctor.names import function_name
 
 CATALOG_OLD_AFTER = timedelta(days=1)
@@ -19,56 +19,33 @@ CLOCK_MAY_BE_OFF = timedelta(seconds=5)
 
 
 def check_clusters(facts: Facts) -> Iterator[Finding]:
-    """Check the manifests of every cluster."""
+    """Check the manifests of every cluster, and that pools have limits: everybody who may create
+    pods spends by them."""
     for cluster in facts.clusters:
         configuration = known(cluster.configuration)
         if configuration is None:
             continue
-        name, subject = cluster.name, f"cluster {cluster.name}"
+        name = cluster.name
+        inactive = About(reasons.CLUSTER_INACTIVE, f"cluster {name}", name)
         if configuration.paused:
-            mend = shell("leeway", "resume", name)
-            yield warns(
-                reasons.CLUSTER_INACTIVE,
-                subject,
+            yield inactive.warns(
                 f"Cluster {name} is paused: Leeway begins no voluntary retirement.",
-                mend,
-                name,
+                shell("leeway", "resume", name),
             )
         if configuration.dry_run:
-            shown = shell("leeway", "get", f"cluster/{name}", "--cluster", name)
-            yield warns(
-                reasons.CLUSTER_INACTIVE,
-                subject,
+            yield inactive.warns(
                 f"Cluster {name} is in dry run: Leeway reports decisions and changes nothing.",
-                shown,
-                name,
+                shell("leeway", "get", f"cluster/{name}", "--cluster", name),
             )
-        shown = shell("leeway", "get", "--cluster", name)
         for problem in configuration.problems:
-            yield fails(
-                reasons.MANIFEST_HAS_ERRORS,
-                subject,
-                f"{problem}.",
-                shown,
-                name,
-            )
-
-
-def check_spending(facts: Facts) -> Iterator[Finding]:
-    """Check that pools have limits: everybody who may create pods spends by them."""
-    for cluster in facts.clusters:
-        configuration = known(cluster.configuration)
-        if configuration is None:
-            continue
+            about = About(reasons.MANIFEST_HAS_ERRORS, f"cluster {name}", name)
+            yield about.fails(f"{problem}.", shell("leeway", "get", "--cluster", name))
         most = spending_limit(configuration.usd_per_hour)
         for pool in configuration.unlimited:
-            yield warns(
-                reasons.POOL_WITHOUT_LIMITS,
-                f"pool {pool}",
+            yield About(reasons.POOL_WITHOUT_LIMITS, f"pool {pool}", name).warns(
                 f"Pool {pool} has no spec.limits, so everybody who may create pods can have nodes "
                 f"launched until Leeway's nodes of the cluster cost {most}.",
-                shell("leeway", "get", f"nodepool/{pool}", "--cluster", cluster.name),
-                cluster.name,
+                shell("leeway", "get", f"nodepool/{pool}", "--cluster", name),
             )
 
 
@@ -80,35 +57,33 @@ def spending_limit(usd_per_hour: float | None) -> str:
 
 
 def check_pools(facts: Facts) -> Iterator[Finding]:
-    """Check that nodes can be launched from every pool."""
+    """Check that nodes can be launched from every pool, and that its role lets a node join."""
+    stack = known(facts.stack)
     for cluster in facts.clusters:
+        roles = {one.name: one for one in known(cluster.roles) or ()}
         for pool in known(cluster.pools) or ():
-            subject, name = f"pool {pool.name}", cluster.name
-            if pool.paused is not None:
-                yield fails(
-                    reasons.POOL_NOT_LAUNCHABLE,
-                    subject,
-                    f"Leeway launches nothing from pool {pool.name}: {pool.paused}.",
-                    shell("leeway", "resume", name, "--pool", pool.name),
-                    name,
-                )
-            if pool.unlaunchable is not None:
-                yield fails(
-                    reasons.POOL_NOT_LAUNCHABLE,
-                    subject,
-                    f"Nothing can be launched from pool {pool.name}: {pool.unlaunchable}.",
-                    shell("leeway", "get", f"nodepool/{pool.name}", "--cluster", name),
-                    name,
-                )
-            elif not pool.launched and pool.paused is None:
-                yield warns(
-                    reasons.POOL_NEVER_LAUNCHED,
-                    subject,
-                    f"No node of pool {pool.name} has ever joined: nobody knows yet whether its "
-                    "nodes can.",
-                    shell("leeway", "status", "--cluster", name),
-                    name,
-                )
+            yield from _check_pool(cluster.name, pool)
+            if (role := roles.get(pool.role)) is not None:
+                yield from _check_role(cluster.name, pool, role, stack)
+
+
+def _check_pool(cluster: str, pool: PoolFacts) -> Iterator[Finding]:
+    about = About(reasons.POOL_NOT_LAUNCHABLE, f"pool {pool.name}", cluster)
+    if pool.paused is not None:
+        yield about.fails(
+            f"Leeway launches nothing from pool {pool.name}: {pool.paused}.",
+            shell("leeway", "resume", cluster, "--pool", pool.name),
+        )
+    if pool.unlaunchable is not None:
+        yield about.fails(
+            f"Nothing can be launched from pool {pool.name}: {pool.unlaunchable}.",
+            shell("leeway", "get", f"nodepool/{pool.name}", "--cluster", cluster),
+        )
+    elif not pool.launched and pool.paused is None:
+        yield About(reasons.POOL_NEVER_LAUNCHED, f"pool {pool.name}", cluster).warns(
+            f"No node of pool {pool.name} has ever joined: nobody knows yet whether its nodes can.",
+            shell("leeway", "status", "--cluster", cluster),
+        )
 
 
 def check_catalog(facts: Facts) -> Iterator[Finding]:
@@ -116,19 +91,14 @@ def check_catalog(facts: Facts) -> Iterator[Finding]:
     stack, catalog = known(facts.stack), known(facts.catalog)
     if stack is None or catalog is None:
         return
-    refresh = aws(
-        "lambda invoke",
-        function_name=function_name(stack.name, "refresh-catalog"),
-        cli_binary_format="raw-in-base64-out",
-        payload="{}",
-    )
+    name = function_name(stack.name, "refresh-catalog")
+    raw = {"cli_binary_format": "raw-in-base64-out", "payload": "{}"}
+    refresh = aws("lambda invoke", function_name=name, **raw)
     refresh = refresh and f"{refresh} /dev/stdout"
-    subject = f"catalog of {facts.region}"
+    about = About(reasons.CATALOG_OLD, f"catalog of {facts.region}")
     if catalog.read_at is None:
-        severity = fails if any(_has_pools(one) for one in facts.clusters) else warns
-        yield severity(
-            reasons.CATALOG_OLD,
-            subject,
+        yield about.finding(
+            Severity.FAILS if any(map(_has_pools, facts.clusters)) else Severity.WARNS,
             f"Table {stack.table} has no catalog of {facts.region} that this version can read.",
             refresh,
         )
@@ -136,12 +106,7 @@ def check_catalog(facts: Facts) -> Iterator[Finding]:
     for part, at in sorted(catalog.read_at.items()):
         if facts.now - at > CATALOG_OLD_AFTER:
             hours = round((facts.now - at) / timedelta(hours=1))
-            yield warns(
-                reasons.CATALOG_OLD,
-                subject,
-                f"The {part} of the catalog are {hours} h old.",
-                refresh,
-            )
+            yield about.warns(f"The {part} of the catalog are {hours} h old.", refresh)
 
 
 def _has_pools(cluster: ClusterFacts) -> bool:
@@ -154,9 +119,7 @@ def check_clock(facts: Facts) -> Iterator[Finding]:
     if abs(facts.ahead) > CLOCK_MAY_BE_OFF:
         seconds = round(abs(facts.ahead).total_seconds())
         direction = "behind" if facts.ahead > timedelta(0) else "ahead of"
-        yield warns(
-            reasons.CLOCK_OFF,
-            "clock of this machine",
+        yield About(reasons.CLOCK_OFF, "clock of this machine").warns(
             f"The clock of this machine is {seconds} s {direction} AWS's. The functions are not "
             "affected; deadlines of `leeway drain` are.",
             "timedatectl set-ntp true",
@@ -172,56 +135,31 @@ _NEEDED = (
 role"."""
 
 
-def check_node_roles(facts: Facts) -> Iterator[Finding]:
-    """Check that the role of each pool exists, may be passed, and lets a node join."""
-    stack = known(facts.stack)
-    for cluster in facts.clusters:
-        roles = {one.name: one for one in known(cluster.roles) or ()}
-        for pool in known(cluster.pools) or ():
-            role = roles.get(pool.role)
-            if role is not None:
-                yield from _check_role(cluster.name, pool, role, stack)
-
-
 def _check_role(
     cluster: str, pool: PoolFacts, role: RoleFacts, stack: LeewayStack | None
 ) -> Iterator[Finding]:
-    subject = f"role {role.name}"
+    """Check that the role of a pool exists, may be passed, and lets a node join."""
+    about = About(reasons.POOL_NOT_LAUNCHABLE, f"role {role.name}", cluster)
     if not role.exists:
-        mend = aws("iam get-role", role_name=role.name)
-        yield fails(
-            reasons.POOL_NOT_LAUNCHABLE,
-            subject,
+        yield about.fails(
             f"IAM has no role {role.name}, which pool {pool.name} names.",
-            mend,
-            cluster,
+            aws("iam get-role", role_name=role.name),
         )
         return
     if stack is not None and role.name not in map(_name_of, stack.node_roles):
         given = ",".join((*stack.node_roles, role.arn))
-        mend = f"{deploy(stack.name)} --parameter-overrides NodeRoleArns={given}"
-        yield fails(
-            reasons.POOL_NOT_LAUNCHABLE,
-            subject,
+        yield about.fails(
             f"The parameter NodeRoleArns of stack {stack.name} does not name role {role.name} "
             f"of pool {pool.name}, so Leeway may launch no node with it.",
-            mend,
-            cluster,
+            f"{deploy(stack.name)} --parameter-overrides NodeRoleArns={given}",
         )
     for policies, effect in _NEEDED:
         if not role.policies.intersection(policies):
-            mend = aws(
-                "iam attach-role-policy",
-                role_name=role.name,
-                policy_arn=_managed(role, policies[0]),
-            )
-            yield warns(
-                reasons.POOL_NOT_LAUNCHABLE,
-                subject,
+            arn = _managed(role, policies[0])
+            yield about.warns(
                 f"Role {role.name} of pool {pool.name} has no managed policy {policies[0]}: "
                 f"{effect} unless another policy grants the same.",
-                mend,
-                cluster,
+                aws("iam attach-role-policy", role_name=role.name, policy_arn=arn),
             )
 
 

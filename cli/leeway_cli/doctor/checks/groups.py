@@ -1,6 +1,7 @@
 """Auto Scaling groups with their hooks: whether a node that goes gets a successor, and in time."""
 
 from collections.abc import Iterator
+from functools import partial
 
 from leeway.retirement.hooks import EKS_HOOKS
 
@@ -13,7 +14,7 @@ from leeway_cli.adopt.settings.groups import (
 )
 from leeway_cli.doctor import reasons
 from leeway_cli.doctor.facts import Facts, GroupFacts, known
-from leeway_cli.doctor.finding import Finding, aws, fails, warns
+from leeway_cli.doctor.finding import About, Finding, aws
 
 _EFFECTS = {
     "Terminate": "A terminate hook then holds no instance, and Leeway detaches instances instead",
@@ -44,89 +45,51 @@ def _spot_types(facts: Facts, group: GroupFacts) -> frozenset[str]:
 
 
 def _check_group(group: GroupFacts, cluster: str, spot: frozenset[str]) -> Iterator[Finding]:
-    subject = f"group {group.name}"
-    update = "autoscaling update-auto-scaling-group"
-    name = group.name
+    about = About(reasons.GROUP_LIMITS_REPLACEMENT, f"group {group.name}", cluster)
+    name, update = group.name, "autoscaling update-auto-scaling-group"
     if group.desired >= group.maximum and group.desired > 0:
-        mend = aws(update, auto_scaling_group_name=name, max_size=group.maximum + 1)
-        yield warns(
-            reasons.GROUP_LIMITS_REPLACEMENT,
-            subject,
-            f"Group {name} is at its maximum of {group.maximum}, so a replacement comes after "
-            "the old node is gone.",
-            mend,
-            cluster,
+        yield about.warns(
+            f"Group {name} is at its maximum of {group.maximum}, so a replacement comes after the "
+            "old node is gone.",
+            aws(update, auto_scaling_group_name=name, max_size=group.maximum + 1),
         )
     shown = aws("autoscaling describe-auto-scaling-groups", auto_scaling_group_names=(name,))
     if len(set(group.zones)) == 1:
-        yield warns(
-            reasons.GROUP_LIMITS_REPLACEMENT,
-            subject,
+        yield about.warns(
             f"Group {name} has one zone, {group.zones[0]}. Without capacity there it gets no "
             "successor.",
             shown,
-            cluster,
         )
     if len(spot) == 1 and not group.attributes:
-        (only,) = spot
-        yield warns(
-            reasons.GROUP_LIMITS_REPLACEMENT,
-            subject,
-            f"Group {name} launches Spot instances of one type, {only}. EC2 often interrupts "
+        yield about.warns(
+            f"Group {name} launches Spot instances of one type, {min(spot)}. EC2 often interrupts "
             "all of them together, and then has no successor.",
             shown,
-            cluster,
         )
     if group.launch_configuration:
-        yield warns(
-            reasons.GROUP_LIMITS_REPLACEMENT,
-            subject,
+        yield about.warns(
             f"Group {name} uses launch configuration {group.launch_configuration}, with which "
-            "LaunchInstances does not work: a replacement comes after the old instance has "
-            "left.",
+            "LaunchInstances does not work: a replacement comes after the old instance has left.",
             shown,
-            cluster,
         )
-    yield from _suspended(group, cluster)
+    resume = partial(aws, "autoscaling resume-processes", auto_scaling_group_name=name)
+    if "Launch" in group.suspended:
+        yield about.fails(
+            f"Process Launch of group {name} is suspended, so Leeway drains its nodes without "
+            "successors.",
+            resume(scaling_processes=("Launch",)),
+        )
+    if others := sorted(group.suspended & _EFFECTS.keys()):
+        yield about.warns(
+            f"Processes of group {name} are suspended: {', '.join(others)}. "
+            f"{'. '.join(_EFFECTS[one] for one in others)}.",
+            resume(scaling_processes=tuple(others)),
+        )
     if group.capacity_rebalance and spot:
-        yield warns(
-            reasons.GROUP_LIMITS_REPLACEMENT,
-            subject,
+        yield about.warns(
             f"Capacity Rebalancing is on in group {name}: after a rebalance recommendation the "
             "group replaces the instance itself, beyond the disruption budget.",
             aws(update, auto_scaling_group_name=name, no_capacity_rebalance=None),
-            cluster,
-        )
-
-
-def _suspended(group: GroupFacts, cluster: str) -> Iterator[Finding]:
-    subject = f"group {group.name}"
-
-    def resume(*processes: str) -> str:
-        return aws(
-            "autoscaling resume-processes",
-            auto_scaling_group_name=group.name,
-            scaling_processes=processes,
-        )
-
-    if "Launch" in group.suspended:
-        yield fails(
-            reasons.GROUP_LIMITS_REPLACEMENT,
-            subject,
-            f"Process Launch of group {group.name} is suspended, so Leeway drains its nodes "
-            "without successors.",
-            resume("Launch"),
-            cluster,
-        )
-    others = sorted(group.suspended & _EFFECTS.keys())
-    if others:
-        yield warns(
-            reasons.GROUP_LIMITS_REPLACEMENT,
-            subject,
-            f"Processes of group {group.name} are suspended: {', '.join(others)}. "
-            f"{'. '.join(_EFFECTS[one] for one in others)}.",
-            resume(*others),
-            cluster,
         )
 
 
@@ -156,16 +119,13 @@ def check_hooks(facts: Facts) -> Iterator[Finding]:
 
 
 def _check_hook(hook: GroupHook, cluster: str) -> Iterator[Finding]:
-    subject = f"group {hook.group}"
+    about = About(reasons.HOOK_UNSAFE, f"group {hook.group}", cluster)
+    named = f"Hook {hook.name} of group {hook.group}"
     if not answered_by_leeway(hook):
-        shown = aws("autoscaling describe-lifecycle-hooks", auto_scaling_group_name=hook.group)
-        yield warns(
-            reasons.HOOK_UNSAFE,
-            subject,
-            f"Hook {hook.name} of group {hook.group} notifies somebody else, who answers it: it "
-            f"waits for {hook.transition.rpartition(':')[2]} as well as Leeway's.",
-            shown,
-            cluster,
+        yield about.warns(
+            f"{named} notifies somebody else, who answers it: it waits for "
+            f"{hook.transition.rpartition(':')[2]} as well as Leeway's.",
+            aws("autoscaling describe-lifecycle-hooks", auto_scaling_group_name=hook.group),
         )
         return
     if hook.name in HOOKS and hook.timeout == HOOK_TIMEOUT and hook.default == "CONTINUE":
@@ -179,29 +139,17 @@ def _check_hook(hook: GroupHook, cluster: str) -> Iterator[Finding]:
         default_result="CONTINUE",
     )
     if hook.timeout < SHORTEST:
-        yield warns(
-            reasons.HOOK_UNSAFE,
-            subject,
-            f"Hook {hook.name} of group {hook.group} waits {hook.timeout} s for a heartbeat. A "
-            f"function that starts late misses it; at least {SHORTEST} s are safe.",
+        yield about.warns(
+            f"{named} waits {hook.timeout} s for a heartbeat. A function that starts late misses "
+            f"it; at least {SHORTEST} s are safe.",
             mend,
-            cluster,
         )
     elif hook.timeout > LONGEST:
-        yield warns(
-            reasons.HOOK_UNSAFE,
-            subject,
-            f"Hook {hook.name} of group {hook.group} keeps an instance for {hook.timeout} s if "
-            "Leeway does not run.",
-            mend,
-            cluster,
-        )
+        kept = f"{named} keeps an instance for {hook.timeout} s if Leeway does not run."
+        yield about.warns(kept, mend)
     if hook.transition is Transition.LAUNCHING and hook.default == "ABANDON":
-        yield warns(
-            reasons.HOOK_UNSAFE,
-            subject,
-            f"Hook {hook.name} of group {hook.group} abandons instances: the group terminates "
-            "good ones whenever Leeway answers late.",
+        yield about.warns(
+            f"{named} abandons instances: the group terminates good ones whenever Leeway answers "
+            "late.",
             mend,
-            cluster,
         )

@@ -15,7 +15,7 @@ from leeway_cli.doctor.facts import (
     MissingRight,
     known,
 )
-from leeway_cli.doctor.finding import Finding, aws, deploy, fails, shell, warns
+from leeway_cli.doctor.finding import About, Finding, aws, deploy, shell
 from leeway_cli.doctor.rights import Right, rights_of
 
 _LAUNCHES = frozenset({"ec2:CreateFleet", "ec2:CreateLaunchTemplate", "ec2:RunInstances"})
@@ -42,10 +42,9 @@ def about_aws(stack: LeewayStack, answers: Iterable[FunctionAnswers]) -> Iterato
     denied: dict[tuple[str, str], list[Answer]] = {}
     unreachable: dict[tuple[str, str], Answer] = {}
     for function in answers:
+        about = About(reasons.PROBE_NOT_ANSWERED, f"function {function.name}")
         if function.problem:
-            yield fails(
-                reasons.PROBE_NOT_ANSWERED,
-                f"function {function.name}",
+            yield about.fails(
                 f"Function {function.name} did not say which calls AWS refuses it: "
                 f"{function.problem}.",
                 shell("aws", "logs", "tail", f"/aws/lambda/{function.name}"),
@@ -59,25 +58,19 @@ def about_aws(stack: LeewayStack, answers: Iterable[FunctionAnswers]) -> Iterato
                 service = one.call.partition(":")[0]
                 unreachable.setdefault((function.name, service), one)
             elif one.answer == UNCLEAR:
-                yield warns(
-                    reasons.PROBE_NOT_ANSWERED,
-                    f"function {function.name}",
+                yield about.warns(
                     f"Function {function.name} asked for {one.shown} and got an answer that says "
                     f"nothing about its right: {one.problem}.",
                 )
     for (name, statement), some in denied.items():
-        yield fails(
-            reasons.RIGHT_MISSING,
-            f"function {name}",
+        yield About(reasons.RIGHT_MISSING, f"function {name}").fails(
             f"AWS refuses {name} {', '.join(dict.fromkeys(one.shown for one in some))}: its "
             f"role lacks statement {statement} of template.yaml, or another policy denies it. "
             f"{some[0].problem}.",
             deploy(stack.name),
         )
     for (name, service), one in unreachable.items():
-        yield fails(
-            reasons.PROBE_NOT_ANSWERED,
-            f"function {name}",
+        yield About(reasons.PROBE_NOT_ANSWERED, f"function {name}").fails(
             f"Function {name} gets no answer of {service}: {one.problem}.",
             aws("lambda get-function-configuration", function_name=name),
         )
@@ -92,16 +85,12 @@ def about_cluster(
     """Return findings about the token of a function. `rights` are those in rbac/; `lacking` are
     those that a group does not have, which are findings about the group."""
     role, group = _role_of(stack, one.function)
-    subject = f"function {one.name}"
+    about = About(reasons.RIGHT_MISSING, f"function {one.name}", one.cluster)
     if one.cluster_problem:
-        shown = aws("eks describe-access-entry", cluster_name=one.cluster, principal_arn=role)
-        yield fails(
-            reasons.RIGHT_MISSING,
-            subject,
+        yield about.fails(
             f"Function {one.name} could not ask the API server of cluster {one.cluster} for its "
             f"rights: {one.cluster_problem}.",
-            shown,
-            one.cluster,
+            aws("eks describe-access-entry", cluster_name=one.cluster, principal_arn=role),
         )
         return
     of_group = {(each.group, each.verb, each.resource) for each in lacking}
@@ -115,13 +104,10 @@ def about_cluster(
         and not any(_grants(rule, right) for rule in one.rules)
     ]
     if missing:
-        yield fails(
-            reasons.RIGHT_MISSING,
-            subject,
+        yield about.fails(
             f"With its own token, function {one.name} may not {', '.join(missing)} in cluster "
             f"{one.cluster}: its access entry does not give it the rights of group {group}.",
             shell("leeway", "adopt", one.cluster),
-            one.cluster,
         )
 
 

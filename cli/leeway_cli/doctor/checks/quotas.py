@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from leeway_cli.doctor import reasons
 from leeway_cli.doctor.checks.groups import answered_by_leeway, terminate_hooks
 from leeway_cli.doctor.facts import Facts, InstanceUse, known, spot_of_clusters
-from leeway_cli.doctor.finding import Finding, aws, fails, warns
+from leeway_cli.doctor.finding import About, Finding, Severity, aws
 
 SECONDS_OF_RETIREMENT = 4
 """How long a retirement uses one concurrent execution, until it suspends (docs/storms.md)."""
@@ -81,15 +81,12 @@ def check_concurrency(facts: Facts) -> Iterator[Finding]:
     seconds = (waves - 1) * SECONDS_OF_RETIREMENT
     if free > 0 and seconds < NOTICED:
         return
-    severity = fails if free <= 0 or seconds > LATEST_CORDON else warns
-    wanted = max(1000, spot + OF_EVERY_MINUTE)
-    yield severity(
-        reasons.QUOTA_TOO_LOW,
-        "Lambda's concurrency",
+    yield About(reasons.QUOTA_TOO_LOW, "Lambda's concurrency").finding(
+        Severity.FAILS if free <= 0 or seconds > LATEST_CORDON else Severity.WARNS,
         "The functions of this account without reserved concurrency may run "
         f"{found.unreserved} at once. If EC2 interrupts all {spot} Spot instances, the last "
         f"node is cordoned about {seconds} s later.",
-        _increase("lambda", "L-B99A9384", wanted),
+        _increase("lambda", "L-B99A9384", max(1000, spot + OF_EVERY_MINUTE)),
     )
 
 
@@ -98,10 +95,8 @@ def check_starts(facts: Facts) -> Iterator[Finding]:
     spot = len(spot_of_clusters(facts))
     seconds = math.ceil(spot / STARTS_PER_SECOND)
     if seconds >= NOTICED:
-        severity = fails if seconds > LATEST_CORDON else warns
-        yield severity(
-            reasons.QUOTA_TOO_LOW,
-            "starts of durable executions",
+        yield About(reasons.QUOTA_TOO_LOW, "starts of durable executions").finding(
+            Severity.FAILS if seconds > LATEST_CORDON else Severity.WARNS,
             f"Lambda starts {STARTS_PER_SECOND} durable executions a second. If EC2 interrupts "
             f"all {spot} Spot instances, the last retirement starts about {seconds} s later.",
             aws("service-quotas list-service-quotas", service_code="lambda"),
@@ -118,13 +113,11 @@ def check_terminations(facts: Facts) -> Iterator[Finding]:
         hooked |= {one.name for one in groups if any(map(answered_by_leeway, terminate_hooks(one)))}
     count = sum(bool(one.group) and one.group not in hooked for one in spot_of_clusters(facts))
     if count > TERMINATIONS:
-        yield warns(
-            reasons.QUOTA_TOO_LOW,
-            "EC2's bucket of TerminateInstances",
+        late = math.ceil((count - TERMINATIONS) / TERMINATIONS_PER_SECOND)
+        yield About(reasons.QUOTA_TOO_LOW, "EC2's bucket of TerminateInstances").warns(
             f"{count} Spot instances are in groups without a terminate hook of Leeway. EC2 "
             f"accepts {TERMINATIONS} terminations at once and {TERMINATIONS_PER_SECOND} a "
-            "second, so the last one is terminated about "
-            f"{math.ceil((count - TERMINATIONS) / TERMINATIONS_PER_SECOND)} s later.",
+            f"second, so the last one is terminated about {late} s later."
         )
 
 
@@ -148,24 +141,16 @@ def _counts(one: InstanceUse, quota: VcpuQuota) -> bool:
 
 def _room(quota: VcpuQuota, limit: float, used: int, ours: list[InstanceUse]) -> Iterator[Finding]:
     largest = max(ours, key=lambda one: (one.vcpus, one.instance_type))
-    subject = f"quota {quota.name}"
+    about = About(reasons.QUOTA_TOO_LOW, f"quota {quota.name}")
     more = _increase("ec2", quota.code, 2 * max(used, int(limit)))
+    use = (
+        f"The instances of this account use {used} of {int(limit)} vCPUs of the quota "
+        f"`{quota.name}`"
+    )
     if used + largest.vcpus > limit:
-        yield fails(
-            reasons.QUOTA_TOO_LOW,
-            subject,
-            f"The instances of this account use {used} of {int(limit)} vCPUs of the quota "
-            f"`{quota.name}`, so EC2 launches no {largest.instance_type}.",
-            more,
-        )
+        yield about.fails(f"{use}, so EC2 launches no {largest.instance_type}.", more)
     elif used > NEAR * limit:
-        yield warns(
-            reasons.QUOTA_TOO_LOW,
-            subject,
-            f"The instances of this account use {used} of {int(limit)} vCPUs of the quota "
-            f"`{quota.name}`.",
-            more,
-        )
+        yield about.warns(f"{use}.", more)
 
 
 def _increase(service: str, code: str, wanted: int) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from leeway_cli.doctor import reasons
 from leeway_cli.doctor.facts import ClusterFacts, Facts, known
-from leeway_cli.doctor.finding import Finding, aws, shell, warns
+from leeway_cli.doctor.finding import About, Finding, aws, shell
 from leeway_cli.doctor.names import EVENTS, function_name, may_match
 
 TERMINATION_HANDLER = "aws-node-termination-handler"
@@ -20,30 +20,20 @@ def check_workloads(facts: Facts) -> Iterator[Finding]:
     """Check that no program in a cluster drains the nodes that Leeway drains."""
     for cluster in facts.clusters:
         for one in known(cluster.workloads) or ():
+            kind, place = one.kind.lower(), ("--namespace", one.namespace)
+            subject = f"{kind} {one.namespace}/{one.name}"
+            about = About(reasons.SECOND_HANDLER, subject, cluster.name)
             if one.program == TERMINATION_HANDLER:
-                yield warns(
-                    reasons.SECOND_HANDLER,
-                    f"{one.kind.lower()} {one.namespace}/{one.name}",
+                yield about.warns(
                     f"{one.kind} {one.name} in namespace {one.namespace} runs {one.program}, which "
                     "drains the same nodes as Leeway.",
-                    shell(
-                        "kubectl",
-                        "delete",
-                        one.kind.lower(),
-                        one.name,
-                        "--namespace",
-                        one.namespace,
-                    ),
-                    cluster.name,
+                    shell("kubectl", "delete", kind, one.name, *place),
                 )
             elif one.program == KARPENTER and one.queue and _takes(cluster, "karpenter"):
-                yield warns(
-                    reasons.SECOND_HANDLER,
-                    f"{one.kind.lower()} {one.namespace}/{one.name}",
+                yield about.warns(
                     f"Karpenter in namespace {one.namespace} reads notices from queue {one.queue}, "
                     "and the Cluster manifest lets Leeway take its nodes: both drain them.",
                     shell("leeway", "get", f"cluster/{cluster.name}", "--cluster", cluster.name),
-                    cluster.name,
                 )
 
 
@@ -57,13 +47,10 @@ def check_managed_groups(facts: Facts) -> Iterator[Finding]:
     for cluster in facts.clusters:
         managed = sorted({one.managed for one in known(cluster.groups) or () if one.managed})
         if managed and _takes(cluster, "managed-node-group"):
-            yield warns(
-                reasons.SECOND_HANDLER,
-                f"cluster {cluster.name}",
+            yield About(reasons.SECOND_HANDLER, f"cluster {cluster.name}", cluster.name).warns(
                 "The Cluster manifest lets Leeway take managed node groups: EKS drains "
                 f"{', '.join(managed)} as well.",
                 shell("leeway", "get", f"cluster/{cluster.name}", "--cluster", cluster.name),
-                cluster.name,
             )
 
 
@@ -87,9 +74,7 @@ def check_other_rules(facts: Facts) -> Iterator[Finding]:
             service, name = _target(target)
             is_ours = name.startswith(function_name(stack.name, ""))
             if drained and service in _ACTING and not is_ours and name not in karpenters:
-                yield warns(
-                    reasons.SECOND_HANDLER,
-                    f"rule {rule.name}",
+                yield About(reasons.SECOND_HANDLER, f"rule {rule.name}").warns(
                     f"Rule {rule.name} sends events `{drained[0].detail_type}` to {target}: its "
                     "reader acts on them as well as Leeway.",
                     aws("events disable-rule", name=rule.name),

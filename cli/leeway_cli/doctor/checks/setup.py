@@ -14,7 +14,7 @@ from leeway_cli.adopt.settings.objects import ClusterObject
 from leeway_cli.adopt.settings.spot_role import SpotRole
 from leeway_cli.doctor import reasons
 from leeway_cli.doctor.facts import ClusterFacts, Facts, MissingRight, known
-from leeway_cli.doctor.finding import Finding, Severity, aws, fails, finding, shell, warns
+from leeway_cli.doctor.finding import About, Finding, Severity, aws, shell
 
 _RBAC = frozenset({"ClusterRole", "ClusterRoleBinding", "RoleBinding"})
 
@@ -25,7 +25,7 @@ def check_setup(facts: Facts) -> Iterator[Finding]:
     if stack is None:
         return
     if reason := version_difference(stack, facts.wanted_objects):
-        yield fails(reasons.VERSIONS_DIFFER, f"stack {stack.name}", reason)
+        yield About(reasons.VERSIONS_DIFFER, f"stack {stack.name}").fails(reason)
     for cluster in facts.clusters:
         yield from _differences(facts, stack, cluster)
 
@@ -44,14 +44,10 @@ def _differences(facts: Facts, stack: LeewayStack, cluster: ClusterFacts) -> Ite
     found = difference(cluster.name, desired, by_key(*_current(facts, stack, cluster)))
     adopt = shell("leeway", "adopt", cluster.name, *_stack_option(stack.name))
     for step in found.steps:
-        severity = _severity(step.change, cluster)
-        title = step.change.title
-        yield finding(
-            severity, reasons.CLUSTER_SETTING_DIFFERS, title, step.reason, adopt, cluster.name
-        )
-    for blocker in found.blockers:
-        subject = f"cluster {cluster.name}"
-        yield fails(reasons.CLUSTER_SETTING_DIFFERS, subject, blocker, cluster=cluster.name)
+        about = About(reasons.CLUSTER_SETTING_DIFFERS, step.change.title, cluster.name)
+        yield about.finding(_severity(step.change, cluster), step.reason, adopt)
+    about = About(reasons.CLUSTER_SETTING_DIFFERS, f"cluster {cluster.name}", cluster.name)
+    yield from map(about.fails, found.blockers)
 
 
 def _stack_option(stack: str) -> tuple[str, ...]:
@@ -106,27 +102,18 @@ def check_rights(facts: Facts) -> Iterator[Finding]:
     for cluster in facts.clusters:
         for one in known(cluster.rights) or ():
             where = f" in namespace {one.namespace}" if one.namespace else ""
-            yield fails(
-                reasons.RIGHT_MISSING,
-                f"group {one.group}",
+            yield About(reasons.RIGHT_MISSING, f"group {one.group}", cluster.name).fails(
                 f"Group {one.group} may not {one.verb} {one.resource}{where} in cluster "
                 f"{cluster.name}.",
                 _grant(one),
-                cluster.name,
             )
 
 
 def _grant(one: MissingRight) -> str:
     if one.role in (BUFFER_ROLE, TARGET_ROLE) and one.namespace != NAMESPACE:
-        return shell(
-            "kubectl",
-            "create",
-            "rolebinding",
-            one.role,
-            f"--clusterrole={one.role}",
-            f"--group={one.group}",
-            f"--namespace={one.namespace}",
-        )
+        given = (f"--clusterrole={one.role}", f"--group={one.group}")
+        place = f"--namespace={one.namespace}"
+        return shell("kubectl", "create", "rolebinding", one.role, *given, place)
     return shell("kubectl", "apply", "--server-side", "-f", "rbac/")
 
 
@@ -134,22 +121,16 @@ def check_endpoints(facts: Facts) -> Iterator[Finding]:
     """Check that each cluster is active, and that the functions can reach its endpoint."""
     network = known(facts.network)
     for cluster in facts.clusters:
-        eks, subject = known(cluster.eks), f"cluster {cluster.name}"
+        eks = known(cluster.eks)
         if eks is None:
             continue
+        about = About(reasons.ENDPOINT_NOT_REACHABLE, f"cluster {cluster.name}", cluster.name)
         shown = aws("eks describe-cluster", name=cluster.name)
         if eks.status not in ("ACTIVE", "UPDATING"):
-            yield fails(
-                reasons.ENDPOINT_NOT_REACHABLE,
-                subject,
-                f"Cluster {cluster.name} is {eks.status}.",
-                shown,
-                cluster.name,
-            )
+            yield about.fails(f"Cluster {cluster.name} is {eks.status}.", shown)
         if network is not None:
             reached = reachability(eks.endpoint, network)
-            code = reasons.ENDPOINT_NOT_REACHABLE
             if reached.blocker is not None:
-                yield fails(code, subject, reached.blocker, shown, cluster.name)
+                yield about.fails(reached.blocker, shown)
             if reached.warning is not None:
-                yield warns(code, subject, reached.warning, shown, cluster.name)
+                yield about.warns(reached.warning, shown)

@@ -13,16 +13,14 @@ from leeway.launch.resolve_pools import PoolResolver
 from leeway.manifests.base import Manifest
 from leeway.manifests.cluster import Cluster, ClusterSpec
 from leeway.manifests.headroom import CapacityBuffer
-from leeway.manifests.node_pool import NodePool
-from leeway.manifests.pools import pools_without_limits
-from leeway.manifests.reading import read_salvaged, read_stored
+from leeway.manifests.node_pool import NodePool, pools_without_limits
 from leeway.manifests.scaled_object import ScaledObject
 from leeway.pool_pauses import POOL, PoolRecord
 from leeway.wiring.clients import client, table
 from leeway.wiring.launch_nodes import node_sources
 
 from leeway_cli.doctor.facts import ConfigurationFacts, GroupFacts, PoolFacts, RoleFacts
-from leeway_cli.manifests.changes import CLUSTER
+from leeway_cli.manifests.changes import reading_of
 from leeway_cli.stack import Stack
 
 _VARIANTS = (ImageVariant("arm64"), ImageVariant("x86_64"))
@@ -35,8 +33,7 @@ def manifests_of(stack: Stack, cluster: str) -> tuple[ConfigurationFacts, tuple[
     problems: list[str] = []
     written: list[Manifest] = []
     for one in stack.manifests().of(cluster):
-        read = read_salvaged if one.resource == CLUSTER else read_stored
-        reading = read(one.body, one.title)
+        reading = reading_of(one)
         problems += map(str, reading.problems)
         written += [each.manifest for each in reading.written]
     policy = next((one.spec for one in written if isinstance(one, Cluster)), None)

@@ -16,19 +16,17 @@ from leeway.aws.eks import EksClusters
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.eks import eks_connection
 from leeway.kubernetes.kubeconfig import BadKubeconfig, kubeconfig_connection
-from leeway.manifests.base import Manifest
 from leeway.wiring.clients import client, clock, session
 
 from leeway_cli.adopt.plan import RBAC, read_objects
 from leeway_cli.adopt.reachability import FunctionsNetwork, functions_network
-from leeway_cli.adopt.settings.access import AccessEntry, Eks, EksCluster, Mode
+from leeway_cli.adopt.settings.access import AccessEntry, Eks, Mode
 from leeway_cli.adopt.settings.groups import AutoScaling, ScalingGroup
 from leeway_cli.adopt.settings.leeway_stack import CloudFormation, LeewayStack
 from leeway_cli.adopt.settings.objects import ClusterObject, KubernetesObjects
 from leeway_cli.adopt.settings.spot_role import spot_role_exists
 from leeway_cli.doctor.facts import (
     ClusterFacts,
-    ConfigurationFacts,
     Facts,
     FunctionAnswers,
     GroupFacts,
@@ -49,8 +47,12 @@ from leeway_cli.stack import Stack, other_server, same_server
 AT_ONCE = 16
 
 
-class Pending[T]:
-    """A part that is being read."""
+class NotReadError(Exception):
+    """A part needs another one, which could not be read for this reason."""
+
+
+class Part[T]:
+    """A part that is being read in a thread. Its reader may wait for parts that began before it."""
 
     def __init__(self, future: "Future[Read[T]]") -> None:
         self._future = future
@@ -63,9 +65,21 @@ class Pending[T]:
         """
         return self._future.result()
 
+    def needed(self) -> T:
+        """Wait for the part.
+
+        Raises:
+            NotReadError: it could not be read.
+            CommandError: as `get`.
+        """
+        found = self.get()
+        if isinstance(found, Unread):
+            raise NotReadError(found.problem)
+        return found
+
 
 class Parts(AbstractContextManager["Parts"]):
-    """Starts the readers of parts in threads."""
+    """Starts the readers of parts in threads, in the order of the calls."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(AT_ONCE)
@@ -76,27 +90,17 @@ class Parts(AbstractContextManager["Parts"]):
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(cancel_futures=True)
 
-    def start[T](self, part: str, severity: Severity, read: Callable[[], T]) -> Pending[T]:
+    def start[T](self, part: str, severity: Severity, read: Callable[[], T]) -> Part[T]:
         """Begin to read a part. `part` names it in a sentence; `severity` is that of the worst
         finding that it could hide."""
-        return Pending(self._pool.submit(_read, part, severity, read))
-
-    def start_with[T, N](
-        self, needed: Read[N], part: str, severity: Severity, read: Callable[[N], T]
-    ) -> Pending[T]:
-        """Begin to read a part that needs another one. It cannot be read if the other was not."""
-        if isinstance(needed, Unread):
-            done: Future[Read[T]] = Future()
-            done.set_result(Unread(part, needed.problem, severity))
-            return Pending(done)
-        return self.start(part, severity, lambda: read(needed))
+        return Part(self._pool.submit(_read, part, severity, read))
 
 
 def _read[T](part: str, severity: Severity, read: Callable[[], T]) -> Read[T]:
     try:
         with aws_errors(part), kubernetes_errors():
             return read()
-    except CommandError as error:
+    except (CommandError, NotReadError) as error:
         if isinstance(error, AccountError):
             raise
         return Unread(part, str(error), severity)
@@ -164,107 +168,85 @@ def _connect(cluster: str, kubeconfig: Path | None, context: str | None) -> Conn
 
 FAILS, WARNS = Severity.FAILS, Severity.WARNS
 
-type _Manifests = tuple[ConfigurationFacts, tuple[Manifest, ...]]
 
+def _cluster(
+    parts: Parts,
+    name: str,
+    sources: Sources,
+    stack: Part[LeewayStack],
+    instances: Part[tuple[InstanceUse, ...]],
+) -> Callable[[], ClusterFacts]:
+    """Start to read a cluster; return a function that waits for its facts."""
+    start = parts.start
+    groups = start(
+        "the Auto Scaling groups with their hooks",
+        FAILS,
+        lambda: tuple(sources.groups.groups_of(name)),
+    )
+    eks = start("the cluster in EKS", FAILS, lambda: sources.clusters.cluster(name))
+    manifests = start(
+        "the manifests", FAILS, lambda: cluster.manifests_of(_table(stack.needed()), name)
+    )
+    connection = start("the API server", FAILS, lambda: sources.connect(name))
+    capacity = start("the capacity of the groups", FAILS, lambda: _capacity(groups.needed()))
 
-class ClusterReading:
-    """The parts of one cluster, some of which are being read."""
+    def read_pools() -> tuple[PoolFacts, ...]:
+        written = manifests.needed()[1]
+        launched = {one.pool for one in known(instances.get()) or () if one.cluster == name}
+        return cluster.pools_of(_table(stack.needed()), name, written, launched)
 
-    def __init__(
-        self,
-        parts: Parts,
-        name: str,
-        sources: Sources,
-        stack: Read[LeewayStack],
-        instances: Read[tuple[InstanceUse, ...]],
-    ) -> None:
-        self._parts, self._sources = parts, sources
-        self._name, self._stack, self._instances = name, stack, instances
-        groups = sources.groups
-        self._groups = parts.start(
-            "the Auto Scaling groups with their hooks", FAILS, lambda: tuple(groups.groups_of(name))
-        )
-        self._eks = parts.start("the cluster in EKS", FAILS, lambda: sources.clusters.cluster(name))
-        self._manifests = parts.start_with(
-            stack, "the manifests", FAILS, lambda one: cluster.manifests_of(_table(one), name)
-        )
-        self._connection = parts.start("the API server", FAILS, lambda: sources.connect(name))
-
-    def read_more(self) -> None:
-        """Start to read what needs the parts of the first round."""
-        parts, connection = self._parts, self._connection.get()
-        self._capacity = parts.start_with(
-            self._groups.get(), "the capacity of the groups", FAILS, _capacity
-        )
-        self._pools = parts.start_with(self._manifests.get(), "the pools", FAILS, self._read_pools)
-        self._objects = parts.start_with(
-            connection, "the objects of rbac/", FAILS, self._read_objects
-        )
-        self._rights = parts.start_with(
-            connection, "the rights of Leeway's groups", FAILS, self._read_rights
-        )
-        self._workloads = parts.start_with(
-            connection, "the DaemonSets and Deployments", WARNS, kubernetes.workloads
-        )
-
-    def read_roles(self) -> None:
-        """Start to read what needs the parts of the second round."""
-        parts = self._parts
-        self._roles = parts.start_with(
-            self._pools.get(),
-            "the IAM roles of nodes",
-            FAILS,
-            lambda pools: cluster.roles_named([one.role for one in pools]),
-        )
-        self._entries = parts.start_with(
-            self._eks.get(), "the access entries", FAILS, self._read_entries
-        )
-
-    def facts(self) -> ClusterFacts:
-        """Wait for all parts, and close the connection."""
-        manifests = self._manifests.get()
-        found = ClusterFacts(
-            name=self._name,
-            eks=self._eks.get(),
-            entries=self._entries.get(),
-            objects=self._objects.get(),
-            scaling_groups=self._groups.get(),
-            configuration=manifests if isinstance(manifests, Unread) else manifests[0],
-            groups=self._capacity.get(),
-            pools=self._pools.get(),
-            roles=self._roles.get(),
-            workloads=self._workloads.get(),
-            rights=self._rights.get(),
-        )
-        if (connection := known(self._connection.get())) is not None:
-            connection.close()
-        return found
-
-    def _read_pools(self, manifests: _Manifests) -> tuple[PoolFacts, ...]:
-        stack = known(self._stack)
-        if stack is None:
-            return ()
-        launched = {one.pool for one in known(self._instances) or () if one.cluster == self._name}
-        return cluster.pools_of(_table(stack), self._name, manifests[1], launched)
-
-    def _read_objects(self, connection: Connection) -> tuple[ClusterObject, ...]:
-        objects = KubernetesObjects(connection)
-        read = (objects.read(one) for one in self._sources.wanted)
+    def read_objects() -> tuple[ClusterObject, ...]:
+        objects = KubernetesObjects(connection.needed())
+        read = (objects.read(one) for one in sources.wanted)
         return tuple(one for one in read if one is not None)
 
-    def _read_rights(self, connection: Connection) -> tuple[MissingRight, ...]:
-        objects = [one.body for one in self._sources.wanted]
-        manifests = known(self._manifests.get())
-        bindings = manifests[0].bindings if manifests is not None else ()
+    def read_rights() -> tuple[MissingRight, ...]:
+        asked, objects = connection.needed(), [one.body for one in sources.wanted]
+        found = known(manifests.get())
+        bindings = found[0].bindings if found is not None else ()
         rights = (*rights_of(objects), *rights_in_namespaces(objects, bindings))
-        return kubernetes.missing_rights(connection, rights)
+        return kubernetes.missing_rights(asked, rights)
 
-    def _read_entries(self, eks: EksCluster) -> tuple[AccessEntry, ...]:
-        stack, roles = known(self._stack), known(self._roles.get())
-        if eks.mode is Mode.CONFIG_MAP or stack is None:
+    def read_entries() -> tuple[AccessEntry, ...]:
+        mode, deployed = eks.needed().mode, known(stack.get())
+        if mode is Mode.CONFIG_MAP or deployed is None:
             return ()
-        arns = {*stack.groups, *(one.arn for one in roles or () if one.arn)}
-        return tuple(self._sources.clusters.entries(self._name, sorted(arns)))
+        arns = {*deployed.groups, *(one.arn for one in known(roles.get()) or () if one.arn)}
+        return tuple(sources.clusters.entries(name, sorted(arns)))
+
+    pools = start("the pools", FAILS, read_pools)
+    objects = start("the objects of rbac/", FAILS, read_objects)
+    rights = start("the rights of Leeway's groups", FAILS, read_rights)
+    workloads = start(
+        "the DaemonSets and Deployments", WARNS, lambda: kubernetes.workloads(connection.needed())
+    )
+    roles = start(
+        "the IAM roles of nodes",
+        FAILS,
+        lambda: cluster.roles_named([one.role for one in pools.needed()]),
+    )
+    entries = start("the access entries", FAILS, read_entries)
+
+    def facts() -> ClusterFacts:
+        stored = manifests.get()
+        found = ClusterFacts(
+            name=name,
+            eks=eks.get(),
+            entries=entries.get(),
+            objects=objects.get(),
+            scaling_groups=groups.get(),
+            configuration=stored if isinstance(stored, Unread) else stored[0],
+            groups=capacity.get(),
+            pools=pools.get(),
+            roles=roles.get(),
+            workloads=workloads.get(),
+            rights=rights.get(),
+        )
+        if (open_now := known(connection.get())) is not None:
+            open_now.close()
+        return found
+
+    return facts
 
 
 def _table(stack: LeewayStack) -> Stack:
@@ -286,36 +268,31 @@ def read_facts(name: str, asked: str, sources: Sources) -> Facts:
     with Parts() as parts:
         instances = parts.start("the instances of the account", FAILS, aws.instances)
         pending = _of_stack(parts, name)
-        found = parts.start(f"stack {name}", FAILS, lambda: sources.stacks.stack(name)).get()
-        deployed = known(found)
+        stack = parts.start(f"stack {name}", FAILS, lambda: sources.stacks.stack(name))
+        deployed = known(stack.get())
         names = (asked,) if asked else deployed.clusters if deployed else ()
         region = str(session().region_name)
-        catalog = parts.start_with(
-            found, "the catalog", FAILS, lambda one: aws.catalog(one.table, region)
+        catalog = parts.start(
+            "the catalog", FAILS, lambda: aws.catalog(stack.needed().table, region)
         )
-        network = parts.start_with(
-            found, "the network of the functions", FAILS, lambda one: sources.network(one)
+        network = parts.start(
+            "the network of the functions", FAILS, lambda: sources.network(stack.needed())
         )
-        answers = parts.start_with(
-            found, "the answers of the functions", FAILS, partial(_answers, names, pending)
+        answers = parts.start(
+            "the answers of the functions",
+            FAILS,
+            lambda: _answers(names, pending, stack.needed()),
         )
-        known_instances = instances.get()
-        reading = [
-            ClusterReading(parts, one, sources, found, known_instances)
-            for one in dict.fromkeys(names)
-        ]
-        for step in (ClusterReading.read_more, ClusterReading.read_roles):
-            for one in reading:
-                step(one)
+        reading = [_cluster(parts, one, sources, stack, instances) for one in dict.fromkeys(names)]
         return Facts(
             region=region,
             version=__version__,
-            stack=found,
-            instances=known_instances,
+            stack=stack.get(),
+            instances=instances.get(),
             catalog=catalog.get(),
             network=network.get(),
             wanted_objects=sources.wanted,
-            clusters=tuple(one.facts() for one in reading),
+            clusters=tuple(facts() for facts in reading),
             answers=answers.get(),
             **{part: one.get() for part, one in pending.items()},
             # Last: every answer of AWS has a date.
@@ -325,7 +302,7 @@ def read_facts(name: str, asked: str, sources: Sources) -> Facts:
 
 
 def _answers(
-    clusters: Sequence[str], pending: Mapping[str, Pending[Any]], stack: LeewayStack
+    clusters: Sequence[str], pending: Mapping[str, Part[Any]], stack: LeewayStack
 ) -> tuple[FunctionAnswers, ...]:
     """Ask the functions that run, if they are of this version: others know other probes."""
     functions = known(pending["functions"].get())
@@ -336,7 +313,7 @@ def _answers(
     return probes.answers_of(stack.name, [one for one in clusters if one in stack.clusters], fit)
 
 
-def _of_stack(parts: Parts, name: str) -> Mapping[str, Pending[Any]]:
+def _of_stack(parts: Parts, name: str) -> Mapping[str, Part[Any]]:
     """Start to read what needs only the name of the stack."""
     found: Mapping[str, tuple[str, Severity, Callable[[], Any]]] = {
         "functions": ("the functions of the stack", FAILS, partial(aws.functions_of, name)),

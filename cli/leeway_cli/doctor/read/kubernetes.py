@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from functools import partial
 
-from leeway.kubernetes.connection import Connection, list_objects, raise_for_status
-from leeway.kubernetes.decoders import ObjectList, read_json
+from leeway.kubernetes.connection import Connection, raise_for_status
+from leeway.kubernetes.list_watch import ObjectList, list_objects, read_json
 from leeway.parallel import in_parallel
 from msgspec import Struct, field
 from msgspec.json import Decoder

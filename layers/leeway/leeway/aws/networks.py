@@ -6,7 +6,7 @@ from typing import Any
 from leeway.aws.ec2 import tag_filters
 from leeway.aws.errors import aws_errors
 from leeway.launch.resolve_pools import Subnet
-from leeway.manifests.fields import SecurityGroupTerm, SubnetTerm
+from leeway.manifests.base import SecurityGroupTerm, SubnetTerm
 
 
 class Ec2Networks:

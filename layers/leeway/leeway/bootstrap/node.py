@@ -12,10 +12,8 @@ from pydantic import ValidationError
 
 from leeway.manifests.base import Manifest
 from leeway.manifests.cluster import Cluster, ClusterMetadata, ControlPlane
-from leeway.manifests.kubelet import KubeletSettings
-from leeway.manifests.node_class import EC2NodeClass
-from leeway.manifests.node_pool import NodePool
-from leeway.manifests.pools import pools_of
+from leeway.manifests.node_class import EC2NodeClass, KubeletSettings
+from leeway.manifests.node_pool import NodePool, pools_of
 from leeway.printable import printable
 from leeway.selection.labels import (
     ARCH,

@@ -1,6 +1,7 @@
-"""The user data of a node: rendered by its AMI family, and limited in size."""
+"""Renders the user data of a node."""
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from leeway.bootstrap.amazon_linux import al2, al2023
@@ -9,6 +10,10 @@ from leeway.bootstrap.kubelet import (
     CUSTOM_TAINTS_LATE,
     INSTANCE_TYPE_UNKNOWN,
     NODE_MAY_NOT_JOIN,
+    WINDOWS_LIMITS,
+    config_of,
+    flags_of,
+    labels_flag,
     settings_without_effect,
 )
 from leeway.bootstrap.node import (
@@ -18,15 +23,82 @@ from leeway.bootstrap.node import (
     NodeTemplate,
     UserDataError,
     node_of,
+    quoted,
     split,
 )
-from leeway.bootstrap.windows import windows
 from leeway.manifests.node_class import EC2NodeClass
-from leeway.manifests.pools import Defaults, node_class_of
+from leeway.manifests.node_pool import Defaults, node_class_of
 from leeway.reasons import Reason
 from leeway.selection.offers.allocatable import AmiFamily
 from leeway.selection.offers.machines import Machine
 from leeway.selection.pods import NodePool, Taint
+
+_TAG = re.compile(r"</?powershell>", re.IGNORECASE)
+_SCRIPT = r'[string]$EKSBootstrapScriptFile = "$env:ProgramFiles\Amazon\EKS\Start-EKSBootstrap.ps1"'
+
+
+def windows(node: Node) -> tuple[str, tuple[Reason, ...]]:
+    """Render the user data.
+
+    Raises:
+        UserDataError: the user's own data is not one block of PowerShell.
+    """
+    own, outside = _own(node.user_data)
+    config = config_of(node)
+    dns = config.pop("clusterDNS")
+    flags = [*flags_of(node, config).values(), *labels_flag(split(node.labels).kubelet)]
+    call = " ".join(
+        (
+            "& $EKSBootstrapScriptFile",
+            f"-EKSClusterName {quoted(node.cluster.name)}",
+            f"-APIServerEndpoint {quoted(node.cluster.endpoint)}",
+            f"-Base64ClusterCA {quoted(node.cluster.certificate_authority)}",
+            f"-DNSClusterIP {quoted(dns[0])}",
+            *([f"-KubeletExtraArgs {quoted(*flags)}"] if flags else []),
+        )
+    )
+    text = f"<powershell>\n{own}{_SCRIPT}\n{call}\n</powershell>\n{outside}"
+    return text, tuple(WINDOWS_LIMITS(limit=limit) for limit in _limits(node, len(dns)))
+
+
+def _own(user_data: str) -> tuple[str, str]:
+    """The user's PowerShell, and the text outside of its tags, such as `<persist>`."""
+    tags = [tag.lower() for tag in _TAG.findall(user_data)]
+    before, inside, after = "", user_data, ""
+    if tags:
+        if tags != ["<powershell>", "</powershell>"]:
+            raise UserDataError(
+                FIELD, "expected PowerShell, with or without one pair of <powershell> tags"
+            )
+        before, inside, after = _TAG.split(user_data)
+    inside = inside.strip("\r\n")
+    outside = "\n".join(text for text in (before.strip(), after.strip()) if text)
+    return (f"{inside}\n" if inside.strip() else "", f"{outside}\n" if outside else "")
+
+
+def _limits(node: Node, dns: int) -> Iterator[str]:
+    yield (
+        "Pods on Windows nodes have no security groups of their own and no custom networking: a "
+        "SecurityGroupPolicy and an ENIConfig do not apply to them"
+    )
+    if node.cluster.ipv6:
+        yield (
+            "Windows nodes do not support IPv6, the family of the cluster: pods on them get no "
+            "address"
+        )
+    if node.local_disks:
+        yield (
+            "The field instanceStorePolicy has no effect on Windows: the kubelet uses the root "
+            "volume"
+        )
+    if dns > 1:
+        yield "Windows nodes take one DNS server: Leeway leaves the others out"
+    yield (
+        "Windows nodes need a Linux or Fargate node for CoreDNS, the group eks:kube-proxy-windows "
+        "for their role, and enable-windows-ipam in the ConfigMap amazon-vpc-cni: Leeway has not "
+        "checked that the cluster has them"
+    )
+
 
 LARGEST = 16 * 1024
 """Bytes of user data before base64. Source: EC2's user guide, "User data"."""

@@ -31,9 +31,13 @@ def why_protected(one: OwnNode, snapshot: Snapshot) -> Reason | None:
 
 def may_be_forced(one: OwnNode, snapshot: Snapshot) -> bool:
     """Whether a protected node goes nevertheless when it has expired or drifted, because its pool
-    bounds the drain. Source: Karpenter documentation, "TerminationGracePeriod"."""
+    bounds the drain. An annotation of the Node itself, not of a pod, keeps it until it expires.
+    Sources: Karpenter documentation, "TerminationGracePeriod" and "Node-Level Controls"."""
     rules = snapshot.rules.get(one.pool)
-    return rules is not None and rules.drain_within is not None and not one.going
+    if rules is None or rules.drain_within is None or one.going:
+        return False
+    gone = rules.deleted_at is not None or rules.expired(one.created_at, snapshot.now)
+    return gone or not one.protected
 
 
 def why_not_consolidated(one: OwnNode, snapshot: Snapshot) -> Reason | None:

@@ -116,16 +116,17 @@ class ReturnCapacity:
         cluster, state = read.cluster, read.state
         before = self._deps.table.get(WATCHED, cluster=cluster)
         watched, quiet = watch(before, state.details, state.read_at)
-        own: Mapping[str, InstanceFacts] = {}
+        index: Mapping[str, InstanceFacts] = {}
         if may_begin and not policy.paused:
-            own = own_instances(self._deps.instances.of_cluster(cluster), self._foreign)
+            index = self._deps.instances.of_cluster(cluster)
+        own = own_instances(index, self._foreign)
         if not own.keys() & state.joined.keys():
             self._store(cluster, before, watched)
             return CapacityReturned()
         now = self._deps.clock.now()
         deleted, orphaned = self._deleted_pools(read, own)
         launches = self._launches.read(cluster, read.manifests, read.catalog, own, now)
-        snapshot = self._snapshot(read, policy, own, quiet, launches.of_pool, deleted)
+        snapshot = self._snapshot(read, policy, index, own, quiet, launches.of_pool, deleted)
         decision = decide_returns(snapshot)
         watched, confirmed, confirm_at = confirm(before, watched, decision, now)
         self._store(cluster, before, watched)
@@ -212,6 +213,7 @@ class ReturnCapacity:
         self,
         read: ClusterRead,
         policy: ClusterPolicy,
+        index: Mapping[str, InstanceFacts],
         own: Mapping[str, InstanceFacts],
         quiet: Mapping[str, datetime],
         launches: Mapping[str, CurrentLaunch],
@@ -234,6 +236,7 @@ class ReturnCapacity:
             worth=policy.worth,
             launches=launches,
             deleted=deleted,
+            index=index,
         )
 
     def _gone(

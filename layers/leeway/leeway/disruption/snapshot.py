@@ -15,9 +15,9 @@ from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import OwnerKind
 from leeway.launch.fleets import Offers
 from leeway.launch.images import variant_of
-from leeway.launch.intent import nodes_on_the_way
+from leeway.launch.intent import LaunchIntent, nodes_on_the_way
 from leeway.manifests.node_pool import NodePool as PoolManifest
-from leeway.manifests.pools import pools_of
+from leeway.manifests.node_pool import pools_of
 from leeway.policy.worth import USUAL, Worth
 from leeway.ports.kubernetes_objects import RETIRING
 from leeway.provisioning.brakes import workload_of
@@ -169,6 +169,7 @@ def snapshot_of(
     launches: Mapping[str, CurrentLaunch] | None = None,
     gone: Collection[str] = (),
     deleted: Mapping[str, datetime] | None = None,
+    index: Mapping[str, InstanceFacts] | None = None,
 ) -> Snapshot:
     """Make the snapshot of a cluster.
 
@@ -178,7 +179,8 @@ def snapshot_of(
     `most` how many nodes the disruption budget of the cluster allows now, `worth` what a move of
     pods is worth. `launches` is what each pool would launch with now, by its name. `gone` are
     instances that were given back empty and that EC2 ends; `deleted` is when pools were deleted
-    whose nodes are given back.
+    whose nodes are given back. `index` are all instances of the cluster by id, as of a few minutes
+    ago: launched instances that are not in it, or have joined before, come no more.
     """
     pools = pools_of(read.manifests)
     by_name = {one.name: one for one in pools}
@@ -188,7 +190,9 @@ def snapshot_of(
     names = {one.name for one in own_nodes}
     moving = {m.pod.name for one in own_nodes if one.going for m in one.pods}
     now = read.state.read_at
-    coming = nodes_on_the_way(read.intents, read.state.joined, pools, read.catalog, now)
+    absent = () if index is None else _ended(read.intents, index, now)
+    known = read.state.joined.keys() | set(absent)
+    coming = nodes_on_the_way(read.intents, known, pools, read.catalog, now)
     return Snapshot(
         now=now,
         own=own_nodes,
@@ -207,6 +211,22 @@ def snapshot_of(
         worth=worth,
         most=most,
     )
+
+
+INDEXED_WITHIN = timedelta(minutes=3)
+"""How long after its launch an instance is in the index: `reconcile` looks each minute."""
+
+
+def _ended(
+    intents: Iterable[LaunchIntent], index: Mapping[str, InstanceFacts], now: datetime
+) -> Iterator[str]:
+    """Yield the launched instances that have ended, or whose Nodes were deleted, if they have no
+    Node."""
+    for intent in intents:
+        for one in intent.instances:
+            facts = index.get(one.instance)
+            if facts.joined if facts else now - intent.created_at > INDEXED_WITHIN:
+                yield one.instance
 
 
 def is_marked(node: ExistingNode) -> bool:
@@ -286,7 +306,7 @@ class _Nodes:
 
     def _movable(self, one: PodOnNode) -> MovablePod:
         budgets = self._budgets.get(one.pod.spec.namespace, ())
-        blocked_by = blocking(budgets, one.pod)
+        blocked_by = blocking(budgets, one.pod, one.ready)
         return MovablePod(one.pod, one.protected_until, blocked_by, bare=not one.controlled)
 
     def _drift(

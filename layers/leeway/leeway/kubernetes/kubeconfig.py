@@ -11,8 +11,9 @@ from lightkube.config.kubeconfig import SingleConfig
 from msgspec import MsgspecError
 
 from leeway.clock import SystemClock
-from leeway.kubernetes.connection import PAGE, Connection, Impersonation, read_impersonation
+from leeway.kubernetes.connection import Connection, Impersonation, read_impersonation
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+from leeway.kubernetes.list_watch import PAGE
 
 _PARTS = {"clusters": "cluster", "contexts": "context", "users": "user"}
 _PATHS = frozenset({"certificate-authority", "client-certificate", "client-key", "tokenFile"})

@@ -25,14 +25,14 @@ from lightkube.types import PatchType
 from leeway.clock import Clock, ClockOffset
 from leeway.execution.retrying import retry_conflicts
 from leeway.kubernetes.budgets import Budgets
-from leeway.kubernetes.connection import (
-    NO_LAST_WORD,
+from leeway.kubernetes.connection import NO_LAST_WORD, Connection, raise_unless_object
+from leeway.kubernetes.list_watch import (
+    NODES,
     PAGE,
-    Connection,
+    VOLUME_ATTACHMENTS,
     list_objects,
-    raise_unless_object,
+    without_nulls,
 )
-from leeway.kubernetes.decoders import NODES, VOLUME_ATTACHMENTS, without_nulls
 from leeway.kubernetes.pod_feed import WatchedPods
 from leeway.kubernetes.translate import (
     EXCLUDED_LABEL,

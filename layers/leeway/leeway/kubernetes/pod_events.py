@@ -5,12 +5,7 @@ from typing import Any
 
 from lightkube import ApiError
 
-from leeway.kubernetes.connection import (
-    FIELD_MANAGER,
-    Connection,
-    raise_unless_object,
-    read_error,
-)
+from leeway.kubernetes.connection import FIELD_MANAGER, Connection, raise_unless_object, read_error
 from leeway.kubernetes.translate import is_segment
 from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused
 from leeway.printable import printable

@@ -8,8 +8,7 @@ from msgspec import Struct, field
 from msgspec.json import Decoder
 
 from leeway.kubernetes.connection import Connection
-from leeway.kubernetes.decoders import read_json
-from leeway.kubernetes.watches import WatchRequest, events_in
+from leeway.kubernetes.list_watch import WatchRequest, events_in, read_json
 from leeway.pod_watch.burst import UnscheduledPod
 from leeway.pod_watch.follower import PodChange
 from leeway.ports.kubernetes import ClusterUnavailable
@@ -60,7 +59,7 @@ class _Pod(Struct):
     status: _Status = field(default_factory=_Status)
 
 
-_DECODER = Decoder(_Pod)  # built on import, by one thread: see leeway.kubernetes.decoders
+_DECODER = Decoder(_Pod)  # built on import, by one thread: see leeway.kubernetes.list_watch
 
 
 class HttpPodWatches:

@@ -11,7 +11,7 @@ from leeway.headroom.pause_pods import BUFFER_LABEL, MANAGED_BY, OWNER_LABELS
 from leeway.headroom.plan import ClusterSize, ScaleTarget
 from leeway.headroom.ports import FoundDeployment, PodTemplate, TargetScale
 from leeway.kubernetes.connection import FIELD_MANAGER, Connection, raise_unless_object
-from leeway.kubernetes.decoders import without_nulls
+from leeway.kubernetes.list_watch import without_nulls
 from leeway.kubernetes.translate import is_api_version, is_segment
 from leeway.ports.kubernetes import ClusterRefused
 from leeway.printable import printable

@@ -8,9 +8,8 @@ from typing import Any
 
 from leeway.bootstrap.node import NodeTemplate, templates_of
 from leeway.instances.owners import INTENT_TAG, OWNED_PREFIX, OWNER_TAG, POOL_TAG, SETTINGS_TAG
-from leeway.manifests.base import Manifest
+from leeway.manifests.base import Manifest, SecurityGroupTerm, SubnetTerm
 from leeway.manifests.cluster import Cluster, Defaults
-from leeway.manifests.fields import SecurityGroupTerm, SubnetTerm
 from leeway.manifests.node_class import (
     AmiTerm,
     BlockDevice,

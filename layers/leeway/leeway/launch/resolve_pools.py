@@ -17,7 +17,7 @@ from leeway.launch.images import (
 )
 from leeway.launch.node_settings import NodeSettings, NotLaunchable, Setting, user_tags
 from leeway.launch.templates import NodeResources, TemplateImage
-from leeway.manifests.fields import SecurityGroupTerm, SubnetTerm
+from leeway.manifests.base import SecurityGroupTerm, SubnetTerm
 from leeway.manifests.node_class import AmiTerm
 from leeway.parallel import in_parallel
 from leeway.reasons import Reason

@@ -9,8 +9,17 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from leeway.instances.owners import OwnerKind
-from leeway.manifests.base import Duration, IpAddress, Manifest, Metadata, Strict, up_to
-from leeway.manifests.fields import SecurityGroupTerms, SubnetTerms, Tags
+from leeway.manifests.base import (
+    Duration,
+    IpAddress,
+    Manifest,
+    Metadata,
+    SecurityGroupTerms,
+    Strict,
+    SubnetTerms,
+    Tags,
+    up_to,
+)
 from leeway.notices import NoticeKind
 from leeway.policy.rules import (
     DEFAULTS,

@@ -18,8 +18,17 @@ from leeway.headroom.plan import (
     template_deployment_name,
 )
 from leeway.headroom.windows import Schedule, Window
-from leeway.manifests.base import Duration, Labels, Manifest, Name, Note, Strict
-from leeway.manifests.fields import Amounts, CronExpression, TimeZone
+from leeway.manifests.base import (
+    Amounts,
+    CronExpression,
+    Duration,
+    Labels,
+    Manifest,
+    Name,
+    Note,
+    Strict,
+    TimeZone,
+)
 from leeway.manifests.reading import Written
 from leeway.manifests.scaled_object import ScaledObject
 from leeway.policy.rules import ClusterPolicy

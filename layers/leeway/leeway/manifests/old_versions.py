@@ -13,10 +13,25 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from leeway.durations import render_duration
-from leeway.manifests.base import Duration, LabelKey, Manifest, Name, NotActedOn, Note, Strict
-from leeway.manifests.fields import Amounts, Tags, TagText
-from leeway.manifests.kubelet import KUBELET, KubeletSettings
-from leeway.manifests.node_class import BlockDevice, MetadataOptions, NodeClassFields
+from leeway.manifests.base import (
+    Amounts,
+    Duration,
+    LabelKey,
+    Manifest,
+    Name,
+    NotActedOn,
+    Note,
+    Strict,
+    Tags,
+    TagText,
+)
+from leeway.manifests.node_class import (
+    KUBELET,
+    BlockDevice,
+    KubeletSettings,
+    MetadataOptions,
+    NodeClassFields,
+)
 from leeway.manifests.node_pool import (
     Budget,
     FlexibleRequirement,

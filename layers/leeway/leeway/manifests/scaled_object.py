@@ -6,8 +6,7 @@ from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from leeway.headroom.plan import ScaledTarget, ScaleTarget
 from leeway.headroom.windows import Schedule, Window
-from leeway.manifests.base import Manifest, Name, NotActedOn, Note, Strict
-from leeway.manifests.fields import CronExpression, TimeZone
+from leeway.manifests.base import CronExpression, Manifest, Name, NotActedOn, Note, Strict, TimeZone
 
 PAUSED = "autoscaling.keda.sh/paused"
 PAUSED_REPLICAS = "autoscaling.keda.sh/paused-replicas"

@@ -1,12 +1,34 @@
-"""The state of a cluster as provision_nodes reads it, and its Protocol."""
+"""The state of a cluster as provision_nodes reads it, its Protocol, and how objects are read."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Any, Protocol
 
+import msgspec
+
+from leeway.durations import parse_duration
+from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT
 from leeway.reasons import Reason
+from leeway.selection.labels import NODEPOOL
 from leeway.selection.pods import ExistingNode, LabelSelector, Pod, PodSpec
+from leeway.selection.reading.cluster_objects import node_without_pods
+from leeway.selection.reading.objects import (
+    Document,
+    bound_node,
+    controller_of,
+    creation_time,
+    daemon_of,
+    is_finished,
+    is_terminating,
+    name_of,
+    namespace_of,
+    needs_node,
+    node_of,
+)
+from leeway.selection.reading.pod_objects import requests_of, selector_of, spec_without_volumes
+from leeway.selection.reading.schemas import check
+from leeway.selection.resources import Resources
 
 FOREVER = datetime.max.replace(tzinfo=UTC)
 
@@ -16,7 +38,8 @@ class PodOnNode:
     """A pod that runs on a node, and is neither a DaemonSet's nor a static pod.
 
     `controlled`: a controller creates it again. `protected_until` is until when an annotation
-    forbids to disrupt it. `created_at` is None if it is not known.
+    forbids to disrupt it. `created_at` is None if it is not known. `ready`: its condition Ready is
+    True.
     """
 
     pod: Pod
@@ -24,6 +47,7 @@ class PodOnNode:
     controlled: bool
     protected_until: datetime | None = None
     created_at: datetime | None = None
+    ready: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +75,14 @@ class NodeDetails:
 
 @dataclass(frozen=True, slots=True)
 class PodBudget:
-    """A PodDisruptionBudget, and how many of its pods may be disrupted now."""
+    """A PodDisruptionBudget, and how many of its pods may be disrupted now. `only_ready`: it keeps
+    only pods that are Ready."""
 
     namespace: str
     name: str
     selector: LabelSelector | None
     allowed: int
+    only_ready: bool = False
 
     def selects(self, pod: Pod) -> bool:
         """Whether it selects a pod. A missing selector selects nothing. Source: Kubernetes API,
@@ -65,13 +91,13 @@ class PodBudget:
         return of_namespace and self.selector is not None and self.selector.selects(pod.spec.labels)
 
 
-def blocking(budgets: Iterable[PodBudget], pod: Pod) -> tuple[str, ...]:
+def blocking(budgets: Iterable[PodBudget], pod: Pod, ready: bool = True) -> tuple[str, ...]:
     """Return the names of the budgets that let the API server refuse the eviction of a pod now. It
     evicts no pod that several budgets select. Source: Kubernetes, eviction subresource."""
     selecting = [one for one in budgets if one.selects(pod)]
     if len(selecting) > 1:
         return tuple(one.name for one in selecting)
-    return tuple(one.name for one in selecting if one.allowed < 1)
+    return tuple(one.name for one in selecting if one.allowed < 1 and (ready or not one.only_ready))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,3 +176,292 @@ class ClusterStates(Protocol):
             ClusterUnavailable, ClusterRefused: the API server did not answer, or refused.
         """
         ...
+
+
+_NOT_IN_SPEC = frozenset({"nodeName", "schedulerName", "schedulingGates", "volumes"})
+"""Fields of a pod's spec that its PodSpec without volumes does not depend on."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPod:
+    """A pod. `node` is the node that it is bound to or nominated for. `spec` is without the needs
+    of its volumes; `volumes` is the part of the Pod's spec with its volumes, None without needs.
+    `stays_with_node`: it is a DaemonSet's or a static pod, so that its node may be empty. `ready`:
+    its condition Ready is True."""
+
+    key: str
+    uid: str
+    created_at: datetime
+    node: str
+    bound: bool
+    spec: PodSpec
+    volumes: Document | None
+    daemon: bool
+    finished: bool
+    terminating: bool
+    waits: bool
+    movable: bool
+    controller: str = ""
+    stays_with_node: bool = False
+    protected_until: datetime | None = None
+    ready: bool = True
+
+
+@dataclass(slots=True)
+class PodSpecs:
+    """PodSpecs by the content that they are read from: most pods of a workload have equal ones, and
+    reading one takes longer than everything else that is done with a pod."""
+
+    known: dict[tuple[str, bytes], PodSpec] = field(default_factory=dict)
+
+    def of(self, pod: Document) -> PodSpec:
+        """Read a pod without its volumes.
+
+        Raises:
+            BadObject: the pod is invalid.
+        """
+        spec = pod.get("spec") or {}
+        content = {name: value for name, value in spec.items() if name not in _NOT_IN_SPEC}
+        labels = (pod.get("metadata") or {}).get("labels")
+        key = (namespace_of(pod), msgspec.json.encode((labels, content)))
+        found = self.known.get(key)
+        if found is None:
+            check(pod, "Pod")
+            # The API server has written the priority of a stored pod as a number.
+            found = self.known[key] = spec_without_volumes(pod, {})
+        return found
+
+    def limit(self, pods: int) -> None:
+        """Forget all if most are of pods that are gone."""
+        if len(self.known) > 2 * pods + 1000:
+            self.known.clear()
+
+
+def read_pod(key: str, document: Document, specs: PodSpecs) -> KeptPod:
+    """Read a Pod.
+
+    Raises:
+        BadObject: it is invalid.
+    """
+    metadata = document.get("metadata") or {}
+    volumes = [each for each in (document.get("spec") or {}).get("volumes") or () if each]
+    return KeptPod(
+        key=key,
+        uid=str(metadata.get("uid") or ""),
+        created_at=creation_time(document),
+        node=node_of(document),
+        bound=bool(bound_node(document)),
+        spec=specs.of(document),
+        volumes={"volumes": volumes} if volumes else None,
+        daemon=bool(daemon_of(document)),
+        finished=is_finished(document),
+        terminating=is_terminating(document),
+        waits=waits_for_node(document),
+        movable=needs_another_place(document),
+        controller=controller_of(document),
+        stays_with_node=bool(daemon_of(document)) or is_mirror(document),
+        protected_until=protected_until(document),
+        ready=_condition(document, "Ready").get("status") == "True",
+    )
+
+
+def reduced_pod(key: str, document: Document) -> KeptPod:
+    """Return a bound pod that can't be read, with its requests if these can be read."""
+    pods = Resources({"pods": 1})
+    try:
+        requests = requests_of(document.get("spec") or {}) + pods
+    except (AttributeError, KeyError, TypeError, ValueError):
+        requests = pods
+    return KeptPod(
+        key=key,
+        uid="",
+        created_at=datetime.max.replace(tzinfo=UTC),
+        node=bound_node(document),
+        bound=True,
+        spec=PodSpec(namespace_of(document), requests=requests),
+        volumes=None,
+        daemon=False,
+        finished=is_finished(document),
+        terminating=is_terminating(document),
+        waits=False,
+        movable=False,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class KeptNode:
+    """A Node without its pods. `created` is its time of creation as the API server writes it, empty
+    without one."""
+
+    node: ExistingNode
+    instance: str
+    created: str
+    terminating: bool
+    details: NodeDetails
+
+
+def read_node(document: Document) -> KeptNode:
+    """Read a validated Node.
+
+    Raises:
+        ValueError: an amount is invalid.
+    """
+    metadata, spec = document.get("metadata") or {}, document.get("spec") or {}
+    instance = _instance(spec.get("providerID"))
+    return KeptNode(
+        node_without_pods(document),
+        instance,
+        str(metadata.get("creationTimestamp") or ""),
+        is_terminating(document),
+        details_of(document, instance),
+    )
+
+
+def read_claimed(document: Document) -> ClaimedNode | None:
+    """Read a validated NodeClaim; None before its instance is launched, and while it is deleted.
+    Karpenter writes the labels and amounts of the node when it has launched the instance.
+
+    Raises:
+        ValueError: its time of creation or an amount is invalid.
+    """
+    spec, status = document.get("spec") or {}, document.get("status") or {}
+    instance = _instance(status.get("providerID"))
+    if not instance or is_terminating(document):
+        return None
+    return ClaimedNode(
+        instance,
+        creation_time(document),
+        node_without_pods(document),
+        frozenset(one["key"] for one in spec.get("startupTaints") or ()),
+    )
+
+
+def reduced_node(document: Document) -> KeptNode:
+    """Return a Node that can't be read: it counts as terminating, which no pod is planned for. Its
+    names are valid, and its other fields may be of any shape."""
+    metadata, spec = document.get("metadata") or {}, document.get("spec") or {}
+    instance = _instance(spec.get("providerID"))
+    labels = metadata.get("labels")
+    named = labels.get(NODEPOOL) if isinstance(labels, Mapping) else None
+    pool = named if isinstance(named, str) else ""
+    return KeptNode(
+        ExistingNode(name_of(document), {}, Resources(), pool=pool),
+        instance,
+        str(metadata.get("creationTimestamp") or ""),
+        terminating=True,
+        details=NodeDetails(instance, FOREVER),
+    )
+
+
+def _instance(provider_id: Any) -> str:
+    """Return the instance of a provider id, `aws:///ZONE/INSTANCE`; empty for other providers."""
+    text = str(provider_id or "")
+    return text.rsplit("/", 1)[-1] if text.startswith("aws://") else ""
+
+
+DEFAULT_SCHEDULER = "default-scheduler"
+
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+
+
+def waits_for_node(pod: Document) -> bool:
+    """Whether a node may be launched for a pod, unless the scheduler preempts others for it.
+
+    kube-scheduler binds a pod of the default scheduler as soon as a node holds it. Another
+    scheduler may hold pods back on purpose, for example until all pods of a job fit. Its pods count
+    only after it has set the condition PodScheduled to False with the reason Unschedulable.
+    """
+    if not needs_node(pod):
+        return False
+    scheduler = (pod.get("spec") or {}).get("schedulerName") or DEFAULT_SCHEDULER
+    return scheduler == DEFAULT_SCHEDULER or _was_unschedulable(pod)
+
+
+def _was_unschedulable(pod: Document) -> bool:
+    scheduled = _condition(pod, "PodScheduled")
+    return scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable"
+
+
+def _condition(document: Document, kind: str) -> Document:
+    """Return a condition; empty without it."""
+    conditions = (document.get("status") or {}).get("conditions") or ()
+    return next((one for one in conditions if one.get("type") == kind), {})
+
+
+def is_mirror(pod: Document) -> bool:
+    """Whether a pod is the mirror pod of a static pod."""
+    metadata = pod.get("metadata") or {}
+    return MIRROR_ANNOTATION in (metadata.get("annotations") or {})
+
+
+def needs_another_place(pod: Document) -> bool:
+    """Whether a pod will be pending after a drain of its node, by the rules of the drain.
+
+    The drain leaves pods of DaemonSets and static pods. Nothing creates a pod without a controller
+    again. The successor of a terminating pod exists already, except in a StatefulSet, which creates
+    it after the pod has ended.
+    """
+    metadata = pod.get("metadata") or {}
+    if not bound_node(pod) or is_finished(pod) or daemon_of(pod):
+        return False
+    if is_mirror(pod):
+        return False
+    owners = metadata.get("ownerReferences") or ()
+    kinds = {owner["kind"] for owner in owners if owner.get("controller")}
+    return "StatefulSet" in kinds if is_terminating(pod) else bool(kinds)
+
+
+def budget_of(document: Document) -> PodBudget:
+    """Read a validated PodDisruptionBudget. Without a status it allows no disruption.
+
+    Source: Kubernetes documentation, "Unhealthy Pod Eviction Policy".
+    """
+    spec, status = document.get("spec") or {}, document.get("status") or {}
+    healthy, desired = status.get("currentHealthy") or 0, status.get("desiredHealthy") or 0
+    return PodBudget(
+        namespace_of(document),
+        name_of(document),
+        selector_of(spec.get("selector")),
+        int(status.get("disruptionsAllowed") or 0),
+        only_ready=spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
+        or healthy >= desired > 0,
+    )
+
+
+def details_of(document: Document, instance: str) -> NodeDetails:
+    """Read a validated Node without its pods."""
+    metadata, ready = document.get("metadata") or {}, _condition(document, "Ready")
+    return NodeDetails(
+        instance=instance,
+        created_at=_time(metadata.get("creationTimestamp")) or FOREVER,
+        ready=ready.get("status") == "True",
+        ready_since=_time(ready.get("lastTransitionTime")),
+        protected=(metadata.get("annotations") or {}).get(DO_NOT_DISRUPT) == "true",
+    )
+
+
+def protected_until(pod: Document) -> datetime | None:
+    """Return the end of a pod's protection by its do-not-disrupt annotation: `true` has no end, and
+    a duration counts from the pod's start. Source: Karpenter documentation, "Disruption"."""
+    metadata, status = pod.get("metadata") or {}, pod.get("status") or {}
+    value = str((metadata.get("annotations") or {}).get(DO_NOT_DISRUPT) or "")
+    if value == "true":
+        return FOREVER
+    started = _time(status.get("startTime") or metadata.get("creationTimestamp"))
+    if not value or started is None:
+        return None
+    try:
+        return started + parse_duration(value)
+    except ValueError:
+        return None
+    except OverflowError:
+        return FOREVER
+
+
+def _time(text: Any) -> datetime | None:
+    """Read a time of Kubernetes; None if it is missing or invalid."""
+    try:
+        time = datetime.fromisoformat(str(text or ""))
+    except ValueError:
+        return None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)

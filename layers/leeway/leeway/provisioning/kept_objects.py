@@ -13,16 +13,14 @@ from leeway.provisioning.cluster_state import (
     FOREVER,
     ClaimedNode,
     ClusterState,
+    KeptNode,
+    KeptPod,
     NodeDetails,
     PodBudget,
     PodOnNode,
+    PodSpecs,
     UnreadableObject,
     WaitingPod,
-)
-from leeway.provisioning.read_objects import (
-    KeptNode,
-    KeptPod,
-    PodSpecs,
     budget_of,
     read_claimed,
     read_node,
@@ -291,7 +289,7 @@ class KeptObjects:
 
     def _update_node(self, name: str) -> None:
         """Put the pods on a node, and find those that need another place after a drain."""
-        self._existing.pop(name, None)
+        before = self._existing.pop(name, None)
         self._unusable.pop(name, None)
         self._movable.pop(name, None)
         self._leaving.pop(name, None)
@@ -319,9 +317,12 @@ class KeptObjects:
             if pod.bound and (pod.movable or not pod.terminating):
                 known = moving[-1] if pod.movable else Pod(pod.key, pod.spec)
                 controlled = pod.movable or bool(pod.controller)
-                found = PodOnNode(known, pod.uid, controlled, pod.protected_until, pod.created_at)
+                found = PodOnNode(
+                    known, pod.uid, controlled, pod.protected_until, pod.created_at, pod.ready
+                )
                 running.append(found)
-        self._existing[name] = there.on(kept.node, self._facts.attachable.get(name))
+        node = there.on(kept.node, self._facts.attachable.get(name))
+        self._existing[name] = before if node == before and before else node
         self._movable[name] = tuple(moving)
         self._leaving[name] = tuple(leaving)
         self._details[name] = replace(kept.details, pods=tuple(running), busy=busy)

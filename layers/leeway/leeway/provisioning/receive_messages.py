@@ -18,9 +18,8 @@ from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS
 from leeway.manifests.cluster import NAME
 from leeway.printable import printable
-from leeway.provisioning.report import MOST_NAMES, ProvisioningReport, grouped
+from leeway.provisioning.report import ProvisioningReport, ProvisioningTelemetry
 from leeway.reasons import Reason, ReasonCode
-from leeway.telemetry import Telemetry
 
 MESSAGE_DROPPED = ReasonCode(
     "MessageDropped",
@@ -53,18 +52,6 @@ FOR_THE_END = timedelta(seconds=15)
 
 SAFETY = timedelta(seconds=2)
 """How long before Lambda ends the invocation a run is over."""
-
-
-class Reports(Protocol):
-    """Logs and metrics of provisioning."""
-
-    def provisioned(self, report: ProvisioningReport) -> None:
-        """Log and measure a run."""
-        ...
-
-    def dropped(self, reason: Reason) -> None:
-        """Log and count a message that is dropped."""
-        ...
 
 
 class ProvisionMessage(BaseModel):
@@ -108,7 +95,7 @@ class MessageReceiver:
         visibility: MessageVisibility,
         queue: ProvisionNodes,
         clusters: Collection[str],
-        telemetry: Reports,
+        telemetry: ProvisioningTelemetry,
         clock: Clock,
     ) -> None:
         self._run_for = run
@@ -246,58 +233,3 @@ def _first(error: ValidationError) -> str:
     first = error.errors(include_input=False, include_url=False)[0]
     place = ".".join(map(str, first["loc"])) or "body"
     return f"{place}: {first['type']}"
-
-
-MOST_UNREADABLE = 50
-"""Objects that one run logs: whoever may create pods may create thousands that can't be read."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProvisioningTelemetry(Telemetry):
-    """Logs and measures provisioning."""
-
-    def provisioned(self, report: ProvisioningReport) -> None:
-        """Log a run with its launches, its problems, the objects that can't be read and the groups
-        of pods without a node, and count the problems."""
-        cluster = {"cluster": report.cluster}
-        self.logger.info(
-            report.result.message,
-            extra={
-                **cluster,
-                "code": report.result.code,
-                "why": report.why,
-                "pods": report.pods,
-                "launched": [one.instance.instance for one in report.launched],
-                "without_node": len(report.without_node),
-                "seconds": round(report.seconds, 3),
-            },
-        )
-        for reason in report.ahead:
-            self.logger.info(reason.message, extra={**cluster, "code": reason.code})
-        for reason in report.launch_problems:
-            self.logger.warning(reason.message, extra={**cluster, "code": reason.code})
-        for reason in report.unreadable[:MOST_UNREADABLE]:
-            self.logger.warning(reason.message, extra={**cluster, "code": reason.code})
-        if len(report.unreadable) > MOST_UNREADABLE:
-            text = f"Leeway can't read {len(report.unreadable) - MOST_UNREADABLE} further objects."
-            self.logger.warning(text, extra={**cluster, "most_shown": MOST_UNREADABLE})
-        for reason in report.failures:
-            self.logger.error(reason.message, extra={**cluster, "code": reason.code})
-        for reason in (*report.returned.begun, *report.returned.rehearsed):
-            self.logger.info(reason.message, extra={**cluster, "code": reason.code})
-        for reason in report.returned.problems:
-            self.logger.warning(reason.message, extra={**cluster, "code": reason.code})
-        groups, others = grouped(report.without_node)
-        for group in groups:
-            facts = {"code": group.reason.code, "count": group.count, "pods": list(group.some)}
-            self.logger.warning(group.reason.message, extra={**cluster, **facts})
-        if others:
-            text = f"{others} further pods get no node, for other reasons."
-            self.logger.warning(text, extra={**cluster, "most_shown": MOST_NAMES})
-        self.count("LaunchProblems", int(report.capped))
-        self.count("ClusterProblems", len(report.failures))
-
-    def dropped(self, reason: Reason) -> None:
-        """Log and count a message that is dropped."""
-        self.logger.error(reason.message, extra={"code": reason.code})
-        self.count("ClusterProblems", 1)

@@ -423,10 +423,11 @@ def why_kept(node: Node, pods: Sequence[Pod], terms: ReturnTerms, now: datetime)
             f"Node {node.name} has {len(pods)} pods now, and {terms.pods} "
             f"when Leeway decided to give it back ({terms.cause})."
         )
+    is_protected = node.annotations.get(DO_NOT_DISRUPT) == "true"
+    if is_protected and (terms.optional or not terms.forced):
+        return NODE_PROTECTED(protections=f"node {node.name} has the annotation {DO_NOT_DISRUPT}")
     if terms.forced:
         return None
-    if node.annotations.get(DO_NOT_DISRUPT) == "true":
-        return NODE_PROTECTED(protections=f"node {node.name} has the annotation {DO_NOT_DISRUPT}")
     for pod in pods:
         if pod.protected_until is not None and now < pod.protected_until:
             return NODE_PROTECTED(protections=f"pod {pod.key} has the annotation {DO_NOT_DISRUPT}")

@@ -125,8 +125,9 @@ class ReturnTerms(BaseModel):
 
     - `cause`: as in disruption budgets, such as `Empty`, or NODE_DELETED. `pods`: the most pods
       that the node may have at its cordon, None for any number.
-    - `forced`: the pool bounds the drain (terminationGracePeriod), so neither an annotation nor a
-      PodDisruptionBudget keeps the node.
+    - `forced`: the pool bounds the drain (terminationGracePeriod), so neither an annotation of a
+      pod nor a PodDisruptionBudget keeps the node, and an annotation of the Node only an `optional`
+      one.
     - `saving`: USD per hour.
     - `optional`: the node may as well stay. It is uncordoned and kept if its successor is not Ready
       in time, or if its drain ends incomplete.

@@ -14,7 +14,8 @@ from leeway.kubernetes.pod_events import HttpPodEvents
 from leeway.kubernetes.workloads import HttpWorkloads
 from leeway.provision_run import Dependencies, NodeProvisioning
 from leeway.provisioning.cluster_state import ClusterStates
-from leeway.provisioning.receive_messages import MessageReceiver, ProvisioningTelemetry
+from leeway.provisioning.receive_messages import MessageReceiver
+from leeway.provisioning.report import ProvisioningTelemetry
 from leeway.provisioning.tell import PodEvents
 from leeway.provisioning.upcoming import PodTemplates, UpcomingPods
 from leeway.wiring.clients import (

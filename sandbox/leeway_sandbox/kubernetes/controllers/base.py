@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Hashable
 
 from leeway_sandbox.kubernetes import defaults, errors, pod_security, registry
-from leeway_sandbox.kubernetes.clock import CLOCK
 from leeway_sandbox.kubernetes.cluster import Cluster
 from leeway_sandbox.kubernetes.objects import (
+    CLOCK,
     Object,
     condition,
     controller_of,

@@ -1,18 +1,17 @@
 """The Deployment controller: one ReplicaSet per template, rolled over within the bounds.
 
-Rules: kube-controller-manager's deployment controller (`rolling.go`, `progress.go`).
+Rules: kube-controller-manager's deployment controller (`rolling.go`, `progress.go`), without pauses
+and progress deadlines.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import math
 
 import msgspec
 
 from leeway_sandbox.kubernetes import registry
-from leeway_sandbox.kubernetes.clock import CLOCK
 from leeway_sandbox.kubernetes.cluster import Cluster
 from leeway_sandbox.kubernetes.controllers.base import Controller
 from leeway_sandbox.kubernetes.deletion import delete
@@ -20,24 +19,19 @@ from leeway_sandbox.kubernetes.objects import (
     Object,
     annotation,
     condition,
-    epoch,
-    key_of,
     labels_of,
     name_of,
     namespace_of,
     owner_reference,
     share,
     timestamp,
-    uid_of,
     with_condition,
 )
-from leeway_sandbox.kubernetes.store import Change
 
 _HASH_LABEL = "pod-template-hash"
 _REVISION = "deployment.kubernetes.io/revision"
 _SAFE = "bcdfghjklmnpqrstvwxz2456789"
 _HASH_LENGTH = 10
-_AFTER_DEADLINE_SECONDS = 1.0  # conditions have whole seconds
 
 
 class Deployments(Controller):
@@ -45,18 +39,6 @@ class Deployments(Controller):
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster, registry.DEPLOYMENT, registry.REPLICA_SET)
-        self._deadlines: dict[str, asyncio.TimerHandle] = {}
-
-    def start(self) -> None:
-        """Start to watch changes."""
-        super().start()
-        self._store.listen(registry.DEPLOYMENT, self._deployment_changed)
-
-    def _deployment_changed(self, change: Change) -> None:
-        if change.type == "DELETED":
-            timer = self._deadlines.pop(uid_of(change.object), None)
-            if timer is not None:
-                timer.cancel()
 
     def reconcile(self, owner: Object, owned: list[Object]) -> Object:
         """Create the ReplicaSet of the present template, and move replicas to it."""
@@ -74,9 +56,7 @@ class Deployments(Controller):
         empty = [one for one in old if not still_run([one])]
         for one in empty[: max(0, len(empty) - owner["spec"]["revisionHistoryLimit"])]:
             delete(self._cluster, registry.REPLICA_SET, one)
-        status = status_of(owner, current, old, CLOCK.now())
-        self._watch_progress(owner, status)
-        return status
+        return status_of(owner, current, old)
 
     def _begin(self, deployment: Object, current: Object) -> Object:
         """Return a Deployment with the condition of a started rollout."""
@@ -121,11 +101,6 @@ class Deployments(Controller):
     def _roll(self, deployment: Object, current: Object, others: list[Object]) -> None:
         """Do one step of a rollout: scale the current ReplicaSet up, or the old ones down."""
         old = [one for one in others if still_run([one])]
-        if deployment["spec"].get("paused"):
-            active = [one for one in (current, *old) if desired_replicas(one)]
-            if len(active) < 2:
-                self._scale((active or [current])[0], deployment["spec"]["replicas"])
-            return
         if deployment["spec"]["strategy"]["type"] == "Recreate":
             for one in old:
                 self._scale(one, 0)
@@ -145,21 +120,6 @@ class Deployments(Controller):
         spec = {"replicas": replicas}
         self._store.amend(registry.REPLICA_SET, replica_set, metadata=metadata, spec=spec)
         return True
-
-    def _watch_progress(self, deployment: Object, status: Object) -> None:
-        """Reconcile again at the progress deadline of a rollout."""
-        uid = uid_of(deployment)
-        timer = self._deadlines.pop(uid, None)
-        if timer is not None:
-            timer.cancel()
-        end = deadline(deployment, status)
-        if end is not None:
-            wait = max(0.0, end - CLOCK.now()) + _AFTER_DEADLINE_SECONDS
-            self._deadlines[uid] = self._cluster.later(wait, self._requeue, deployment)
-
-    def _requeue(self, deployment: Object) -> None:
-        self._deadlines.pop(uid_of(deployment), None)
-        self._queue.add(key_of(deployment))
 
     def _number(self, deployment: Object, current: Object, old: list[Object]) -> None:
         """Set the highest revision on the current ReplicaSet and on the Deployment."""
@@ -184,7 +144,6 @@ def _template_hash(deployment: Object) -> str:
     return "".join(_SAFE[byte % len(_SAFE)] for byte in digest[:_HASH_LENGTH])
 
 
-_NO_DEADLINE = 2**31 - 1  # seconds; the API server reads it as "none"
 _COUNTS = ("replicas", "readyReplicas", "availableReplicas")
 
 
@@ -248,8 +207,8 @@ def still_run(old: list[Object]) -> bool:
     )
 
 
-def status_of(deployment: Object, new: Object, old: list[Object], now: float) -> Object:
-    """Return a Deployment's status at a time (seconds since the epoch)."""
+def status_of(deployment: Object, new: Object, old: list[Object]) -> Object:
+    """Return a Deployment's status."""
     sets = [one["status"] for one in (new, *old)]
     spec, before = deployment["spec"], deployment["status"]
     counted: Object = {"updatedReplicas": new["status"]["replicas"]}
@@ -274,46 +233,23 @@ def status_of(deployment: Object, new: Object, old: list[Object], now: float) ->
     missing = max(0, spec["replicas"] - counted["availableReplicas"])
     if missing:
         status["unavailableReplicas"] = missing
-    return {**status, "conditions": _with_progress(conditions, deployment, new, counted, now)}
-
-
-def deadline(deployment: Object, status: Object) -> float | None:
-    """Return the progress deadline of a rollout (epoch seconds), or None."""
-    progress = condition({"status": status}, "Progressing")
-    seconds = deployment["spec"].get("progressDeadlineSeconds", _NO_DEADLINE)
-    if progress is None or seconds == _NO_DEADLINE or deployment["spec"].get("paused"):
-        return None
-    if progress["reason"] in ("NewReplicaSetAvailable", "ProgressDeadlineExceeded"):
-        return None
-    return epoch(progress["lastUpdateTime"]) + float(seconds)
+    return {**status, "conditions": _with_progress(conditions, deployment, new, counted)}
 
 
 def _with_progress(
-    conditions: list[Object], deployment: Object, new: Object, counted: Object, now: float
+    conditions: list[Object], deployment: Object, new: Object, counted: Object
 ) -> list[Object]:
     """Return the conditions with the progress of the rollout."""
-    spec, before = deployment["spec"], deployment["status"]
-    if spec.get("progressDeadlineSeconds", _NO_DEADLINE) == _NO_DEADLINE:
-        return [one for one in conditions if one["type"] != "Progressing"]
     known = condition({"status": {"conditions": conditions}}, "Progressing")
-    reason = known["reason"] if known else None
-    if spec.get("paused"):
-        if reason == "DeploymentPaused":
-            return conditions
-        paused = _progress("Unknown", "DeploymentPaused", "Deployment is paused", known)
-        return with_condition(conditions, paused)
     own = f'ReplicaSet "{name_of(new)}"'
-    wanted, updated = spec["replicas"], counted["updatedReplicas"]
-    if reason == "NewReplicaSetAvailable" and counted["replicas"] == updated:
+    wanted, updated = deployment["spec"]["replicas"], counted["updatedReplicas"]
+    if known and known["reason"] == "NewReplicaSetAvailable" and counted["replicas"] == updated:
         return conditions
     if updated == counted["replicas"] == counted["availableReplicas"] == wanted:
         text = f"{own} has successfully progressed."
         found = _progress("True", "NewReplicaSetAvailable", text, known)
-    elif known is None or reason == "DeploymentPaused" or _has_moved(before, counted):
+    elif known is None or _has_moved(deployment["status"], counted):
         found = _progress("True", "ReplicaSetUpdated", f"{own} is progressing.", known)
-    elif (end := deadline(deployment, {"conditions": conditions})) is not None and end < now:
-        text = f"{own} has timed out progressing."
-        found = _progress("False", "ProgressDeadlineExceeded", text, known)
     else:
         return conditions
     return [*(one for one in conditions if one["type"] != "Progressing"), found]

@@ -11,10 +11,10 @@ import collections
 import math
 
 from leeway_sandbox.kubernetes import registry
-from leeway_sandbox.kubernetes.clock import CLOCK
 from leeway_sandbox.kubernetes.cluster import Cluster
 from leeway_sandbox.kubernetes.controllers.base import WorkQueue
 from leeway_sandbox.kubernetes.objects import (
+    CLOCK,
     Object,
     controller_of,
     epoch,

@@ -1,7 +1,6 @@
 """The existing and planned nodes: their free resources and the pods on them."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,15 +14,8 @@ from leeway.selection.solver.problem import Bools, Floats, Ints
 NO_ZONE = ""
 
 
-@dataclass(frozen=True)
-class Snapshot:
-    """The state that `ExistingNodes.restore` returns to."""
-
-    free: Floats
-    counts: Floats
-    limits: Floats
-    zone_limits: Mapping[int, Floats]
-    placed: tuple[tuple[int, PodBatch], ...]
+type Snapshot = tuple[Floats, Floats, Floats, dict[int, Floats], list[tuple[int, PodBatch]]]
+"""What assignments change: `free`, `counts`, `limits`, `zone_limits` and `placed`."""
 
 
 class ExistingNodes:
@@ -258,20 +250,15 @@ class ExistingNodes:
         ]
 
     def snapshot(self) -> Snapshot:
-        """Return the state for `restore`."""
-        limits = {counter: limits.copy() for counter, limits in self.zone_limits.items()}
-        return Snapshot(
-            self.free.copy(), self.counts.copy(), self.limits.copy(), limits, tuple(self.placed)
-        )
+        """Return a copy of the state for `restore`."""
+        zone_limits = {counter: limits.copy() for counter, limits in self.zone_limits.items()}
+        arrays = self.free.copy(), self.counts.copy(), self.limits.copy()
+        return *arrays, zone_limits, [*self.placed]
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Undo all assignments since the snapshot."""
-        self.free, self.counts = snapshot.free.copy(), snapshot.counts.copy()
-        self.limits = snapshot.limits.copy()
-        self.zone_limits = {
-            counter: limits.copy() for counter, limits in snapshot.zone_limits.items()
-        }
-        self.placed = list(snapshot.placed)
+        """Undo all assignments since the snapshot, which may be restored again."""
+        self.free, self.counts, self.limits, self.zone_limits, self.placed = snapshot
+        self.free, self.counts, self.limits, self.zone_limits, self.placed = self.snapshot()
 
 
 def _labels(node: ExistingNode) -> dict[str, str]:

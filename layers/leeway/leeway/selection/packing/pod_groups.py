@@ -212,14 +212,6 @@ def group_pods(pods: Sequence[Pod], counters: Counters) -> list[PodGroup]:
     ]
 
 
-def group_relaxed(
-    relaxed: Iterable[tuple[PodSpec, tuple[str, ...]]], counters: Counters
-) -> list[PodGroup]:
-    """Group pods again after their preferences were relaxed."""
-    pods = [Pod(name, spec) for spec, names in relaxed for name in names]
-    return group_pods(pods, counters)
-
-
 HANDLED_ELSEWHERE = frozenset({HOSTNAME, ZONE})
 """The topologies that the choice of zones and the filling of nodes handle."""
 

@@ -3,7 +3,6 @@ capacity types, ranked.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -119,19 +118,13 @@ def unmet_min_values(supply: Supply, feasible: Ints) -> str | None:
     return None
 
 
-@dataclass(frozen=True)
-class _Request:
-    cheapest: Candidate
-    choices: tuple[Choice, ...]
-
-
 def make_requests(
     nodes: Sequence[NewNode], classifier: Classifier
 ) -> tuple[list[PlannedNode], list[Unschedulable]]:
     """Return the planned nodes, and the pods for which too few types exist (the pool's minValues).
     A node with too few types is split until enough types fit."""
     known: dict[object, Ints] = {}
-    requests: dict[object, _Request] = {}
+    requests: dict[object, tuple[Candidate, tuple[Choice, ...]]] = {}
     launched: list[PlannedNode] = []
     rejected: list[Unschedulable] = []
     waiting = list(reversed(nodes))
@@ -152,11 +145,9 @@ def make_requests(
             continue
         if key not in requests:
             choices = rank(classifier.supply, feasible)
-            requests[key] = _Request(_first(choices, classifier, feasible), choices)
-        request = requests[key]
-        launched.append(
-            PlannedNode(request.cheapest, _names(node), _requests(node), request.choices)
-        )
+            requests[key] = _first(choices, classifier.supply, feasible), choices
+        cheapest, choices = requests[key]
+        launched.append(PlannedNode(cheapest, _names(node), _requests(node), choices))
     return launched, rejected
 
 
@@ -190,15 +181,12 @@ def _limited(node: NewNode, classifier: Classifier) -> tuple[str, ...]:
     return tuple(limits) if limits else ()
 
 
-def _first(choices: Sequence[Choice], classifier: Classifier, feasible: Ints) -> Candidate:
+def _first(choices: Sequence[Choice], supply: Supply, feasible: Ints) -> Candidate:
     """The cheapest offering of the request that is tried first."""
-    wanted = (choices[0].capacity_type, choices[0].instance_types[0])
-    supply = classifier.supply
-    for index in supply.by_price(feasible).tolist():
-        found: Candidate = supply.candidates[index]
-        if (found.offering.capacity_type, found.type.name) == wanted:
-            return found
-    raise AssertionError("a choice is made of these offerings")
+    first = CAPACITY_TYPES.index(choices[0].capacity_type)
+    offered = supply.by_price(feasible[supply.capacity_types[feasible] == first])
+    cheapest: Candidate = supply.candidates[offered[0]]
+    return cheapest
 
 
 def _names(node: NewNode) -> tuple[str, ...]:

@@ -31,7 +31,6 @@ from leeway.selection.packing.pod_groups import (
     bundle,
     fully_relaxed,
     group_pods,
-    group_relaxed,
     relaxed,
     with_preferences_required,
     without_preferences,
@@ -141,9 +140,10 @@ class PackingRun:
                         entry.pods if entry.reason.code == POOL_LIMIT_REACHED.name else ()
                     )
             retries = [(spec, entry.pods) for entry, spec in relaxations if spec is not None]
-            self.given_up |= {name: spec for spec, names in retries for name in names}
+            relaxed_pods = [Pod(name, spec) for spec, names in retries for name in names]
+            self.given_up |= {pod.name: pod.spec for pod in relaxed_pods}
             self._record_affinities(waiting, unplaced)
-            waiting = group_relaxed(retries, self.counters)
+            waiting = group_pods(relaxed_pods, self.counters)
             if self._needs_restart(relaxations, waiting):
                 return False
         if self.outcome.unplaced:
@@ -160,7 +160,8 @@ class PackingRun:
         if not self.existing.nodes:
             return groups
         demands = [self._demand(group) for group in groups if not unsupported_topology(group.spec)]
-        remaining = dict(zip((id(d.group) for d in demands), self._schedule(demands), strict=True))
+        left = schedule(self.existing, self.counters, demands, self._search.orders)
+        remaining = dict(zip((id(demand.group) for demand in demands), left, strict=True))
         position = {name: zone for zone, name in enumerate(self.zones.zones)}
         for row, batch in self.existing.placed[before:]:
             ((group, _),) = batch.parts
@@ -211,9 +212,6 @@ class PackingRun:
             counts[spread.counter] = self.existing.counts_by(spread.topology, spread.counter)
         compared = self.existing.values(spread.topology, spread.domains)
         return Values([value for value in named if value], compared, counts[spread.counter])
-
-    def _schedule(self, demands: Sequence[Demand]) -> list[int]:
-        return schedule(self.existing, self.counters, demands, self._search.orders)
 
     def _demand(self, group: PodGroup) -> Demand:
         spec = fully_relaxed(group.declared, self.soft_taints)
@@ -289,7 +287,8 @@ class PackingRun:
                 why = self._explanations.explain(group.spec)
                 yield Unplaced(group, group.pods, why, infeasible=True)
         batches: list[PodBatch] = []
-        for _, some in groupby(sorted(feasible, key=self._rank_of), self._rank_of):
+        ranked = sorted(feasible, key=lambda entry: self._rank(entry[0]))
+        for _, some in groupby(ranked, lambda entry: self._rank(entry[0])):
             assigned, unplaced = assign(list(some), self.zones, self.counters.by_zone)
             batches += assigned
             yield from unplaced
@@ -303,9 +302,6 @@ class PackingRun:
         )
         remaining = [self.existing.place(batch, self._zone(batch)) for batch in batches]
         yield from self._pack_new_nodes([batch for batch in remaining if batch.units])
-
-    def _rank_of(self, entry: tuple[PodGroup, Choice]) -> int:
-        return self._rank(entry[0])
 
     def _rank(self, group: PodGroup) -> int:
         return self._ranks.get(group.pods[0], 0)

@@ -44,8 +44,6 @@ Heeded = Literal["Honor", "Ignore"] | None
 
 
 class Owner(TypedDict, total=False):
-    """An owner reference."""
-
     kind: Required[str]
     name: Required[str]
     controller: bool | None
@@ -53,8 +51,6 @@ class Owner(TypedDict, total=False):
 
 
 class Metadata(TypedDict, total=False):
-    """The metadata of an object."""
-
     name: Text
     generateName: Text
     namespace: Text
@@ -82,50 +78,36 @@ Expression = Annotated[_Expression, AfterValidator(_requirement)]
 
 
 class FieldExpression(TypedDict, total=False):
-    """A requirement on a field of the node."""
-
     key: Required[Literal["metadata.name"]]
     operator: Required[Literal["In", "NotIn"]]
     values: Required[list[str]]
 
 
 class NodeTerm(TypedDict, total=False):
-    """A node selector term."""
-
     matchExpressions: list[Expression] | None
     matchFields: list[FieldExpression] | None
 
 
 class NodeTerms(TypedDict, total=False):
-    """Alternative node selector terms."""
-
     nodeSelectorTerms: list[NodeTerm] | None
 
 
 class NodePreference(TypedDict, total=False):
-    """A preferred node selector term."""
-
     weight: Weight
     preference: NodeTerm | None
 
 
 class NodeAffinity(TypedDict, total=False):
-    """Node affinity."""
-
     requiredDuringSchedulingIgnoredDuringExecution: NodeTerms | None
     preferredDuringSchedulingIgnoredDuringExecution: list[NodePreference] | None
 
 
 class Selector(TypedDict, total=False):
-    """A label selector."""
-
     matchLabels: Labels
     matchExpressions: list[Expression] | None
 
 
 class PodTerm(TypedDict, total=False):
-    """A pod affinity term."""
-
     labelSelector: Selector | None
     matchLabelKeys: Texts
     mismatchLabelKeys: Texts
@@ -135,30 +117,22 @@ class PodTerm(TypedDict, total=False):
 
 
 class PodPreference(TypedDict, total=False):
-    """A weighted pod affinity term."""
-
     weight: Weight
     podAffinityTerm: Required[PodTerm]
 
 
 class PodAffinity(TypedDict, total=False):
-    """Pod affinity or anti-affinity."""
-
     requiredDuringSchedulingIgnoredDuringExecution: list[PodTerm] | None
     preferredDuringSchedulingIgnoredDuringExecution: list[PodPreference] | None
 
 
 class Affinity(TypedDict, total=False):
-    """All affinities of a pod."""
-
     nodeAffinity: NodeAffinity | None
     podAffinity: PodAffinity | None
     podAntiAffinity: PodAffinity | None
 
 
 class Toleration(TypedDict, total=False):
-    """A toleration."""
-
     key: Text
     operator: Literal["", "Equal", "Exists"] | None
     value: Text
@@ -166,8 +140,6 @@ class Toleration(TypedDict, total=False):
 
 
 class Spread(TypedDict, total=False):
-    """A topology spread constraint."""
-
     maxSkew: Whole
     minDomains: Whole | None
     topologyKey: Required[str]
@@ -179,15 +151,11 @@ class Spread(TypedDict, total=False):
 
 
 class Resources(TypedDict, total=False):
-    """Requests and limits."""
-
     requests: Amounts
     limits: Amounts
 
 
 class ContainerPort(TypedDict, total=False):
-    """A port of a container."""
-
     hostPort: Port
     containerPort: Port
     hostIP: Text
@@ -195,50 +163,36 @@ class ContainerPort(TypedDict, total=False):
 
 
 class Container(TypedDict, total=False):
-    """A container."""
-
     resources: Resources | None
     ports: list[ContainerPort] | None
     restartPolicy: Text
 
 
 class ClaimSpec(TypedDict, total=False):
-    """The spec of a claim."""
-
     volumeName: Text
     storageClassName: Text
 
 
 class NamedClaim(TypedDict, total=False):
-    """A reference to a claim."""
-
     claimName: Required[str]
 
 
 class ClaimTemplate(TypedDict, total=False):
-    """A template of a claim."""
-
     metadata: Metadata | None
     spec: ClaimSpec | None
 
 
 class EphemeralVolume(TypedDict, total=False):
-    """A generic ephemeral volume."""
-
     volumeClaimTemplate: ClaimTemplate | None
 
 
 class PodVolume(TypedDict, total=False):
-    """A volume of a pod."""
-
     persistentVolumeClaim: NamedClaim | None
     ephemeral: EphemeralVolume | None
     awsElasticBlockStore: dict[str, Any] | None
 
 
 class PodSpec(TypedDict, total=False):
-    """The spec of a pod."""
-
     containers: list[Container] | None
     initContainers: list[Container] | None
     resources: Resources | None
@@ -258,8 +212,6 @@ class PodSpec(TypedDict, total=False):
 
 
 class Condition(TypedDict, total=False):
-    """A condition of a pod or a node."""
-
     type: Text
     status: Text
     reason: Text
@@ -267,8 +219,6 @@ class Condition(TypedDict, total=False):
 
 
 class PodStatus(TypedDict, total=False):
-    """The status of a pod."""
-
     phase: Text
     startTime: Text
     conditions: list[Condition] | None
@@ -276,8 +226,6 @@ class PodStatus(TypedDict, total=False):
 
 
 class Pod(TypedDict, total=False):
-    """A pod or a pod template."""
-
     metadata: Metadata | None
     spec: PodSpec | None
     status: PodStatus | None
@@ -303,8 +251,6 @@ class _WorkloadSpec(TypedDict, total=False):
 
 
 class Workload(TypedDict, total=False):
-    """A workload with a pod template."""
-
     metadata: Metadata | None
     spec: Required[_WorkloadSpec]
 
@@ -328,8 +274,6 @@ class _NodeStatus(TypedDict, total=False):
 
 
 class Node(TypedDict, total=False):
-    """A node."""
-
     metadata: Metadata | None
     spec: _NodeSpec | None
     status: _NodeStatus | None
@@ -345,16 +289,12 @@ class _NodeClaimStatus(_NodeStatus, total=False):
 
 
 class NodeClaim(TypedDict, total=False):
-    """A NodeClaim of Karpenter (karpenter.sh/v1)."""
-
     metadata: Metadata | None
     spec: _NodeClaimSpec | None
     status: _NodeClaimStatus | None
 
 
 class Claim(TypedDict, total=False):
-    """A PersistentVolumeClaim."""
-
     metadata: Metadata | None
     spec: ClaimSpec | None
 
@@ -374,8 +314,6 @@ class _VolumeSpec(TypedDict, total=False):
 
 
 class Volume(TypedDict, total=False):
-    """A PersistentVolume."""
-
     metadata: Metadata | None
     spec: _VolumeSpec | None
 
@@ -395,16 +333,12 @@ class _Topology(TypedDict, total=False):
 
 
 class StorageClass(TypedDict, total=False):
-    """A StorageClass."""
-
     metadata: Metadata | None
     provisioner: Text
     allowedTopologies: list[_Topology] | None
 
 
 class PriorityClass(TypedDict, total=False):
-    """A PriorityClass."""
-
     metadata: Metadata | None
     value: int | None
 
@@ -423,8 +357,6 @@ class _CsiNodeSpec(TypedDict, total=False):
 
 
 class CsiNode(TypedDict, total=False):
-    """The storage drivers of a node."""
-
     metadata: Metadata | None
     spec: _CsiNodeSpec | None
 
@@ -442,8 +374,6 @@ class _LimitRangeSpec(TypedDict, total=False):
 
 
 class LimitRange(TypedDict, total=False):
-    """Defaults for the containers of a namespace."""
-
     metadata: Metadata | None
     spec: _LimitRangeSpec | None
 
@@ -458,24 +388,23 @@ class _Scheduling(TypedDict, total=False):
 
 
 class RuntimeClass(TypedDict, total=False):
-    """A container runtime with its overhead and its nodes."""
-
     metadata: Metadata | None
     overhead: _Overhead | None
     scheduling: _Scheduling | None
 
 
 class _BudgetSpec(TypedDict, total=False):
+    unhealthyPodEvictionPolicy: str | None
     selector: Selector | None
 
 
 class _BudgetStatus(TypedDict, total=False):
+    currentHealthy: int | None
+    desiredHealthy: int | None
     disruptionsAllowed: int | None
 
 
 class PodDisruptionBudget(TypedDict, total=False):
-    """A PodDisruptionBudget."""
-
     metadata: Metadata | None
     spec: _BudgetSpec | None
     status: _BudgetStatus | None

@@ -5,7 +5,7 @@ Shapes: G groups of pods, O offerings, R resources, K counters.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 
 import numpy as np
@@ -103,30 +103,23 @@ class Problem:
 
     def of_offerings(self, index: Ints) -> "Problem":
         """The problem restricted to some offerings."""
-        return Problem(
-            self.sizes,
-            self.counts,
-            self.matches,
-            self.caps,
-            self.max_per_node,
-            self.strict,
-            self.capacity[index],
-            self.prices[index],
-            self.allowed[:, index],
+        return replace(
+            self,
+            capacity=self.capacity[index],
+            prices=self.prices[index],
+            allowed=self.allowed[:, index],
         )
 
     def of_groups(self, index: Ints, counts: Floats) -> "Problem":
         """The problem restricted to some groups, with other counts."""
-        return Problem(
-            self.sizes[index],
-            counts,
-            self.matches[index],
-            self.caps[index],
-            self.max_per_node[index],
-            self.strict,
-            self.capacity,
-            self.prices,
-            self.allowed[index],
+        return replace(
+            self,
+            sizes=self.sizes[index],
+            counts=counts,
+            matches=self.matches[index],
+            caps=self.caps[index],
+            max_per_node=self.max_per_node[index],
+            allowed=self.allowed[index],
         )
 
 

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from leeway.launch.prices import PriceCeiling
-from leeway.provisioning.explain_pod import PodPlan, Situation, explain_pod
 from leeway.selection.labels import ARCH, HOSTNAME
 from leeway.selection.pods import ExistingNode, NodePool, Pod, PodSpec, Taint
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
+from leeway_cli.explain.plan_pod import PodPlan, Situation, explain_pod
 
 from tests.selection.workloads import GIB, catalog, spec
 

@@ -1,18 +1,150 @@
-"""Watches: one request, which another thread can end, and a watch in its own thread."""
+"""Lists in pages, watches, and how their answers are decoded.
+
+The decoders of Kubernetes objects are built on import, in one thread: lightkube decodes with
+msgspec, which builds the type information of a class on its first use and publishes it before it is
+complete, because types may refer to each other. A second thread that uses the class at that moment
+reads a null pointer, and the process crashes (SIGSEGV, observed with msgspec 0.22). A drain decodes
+its first answers in several threads.
+"""
 
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import httpx2
 import msgspec
 from lightkube import ApiError
 from lightkube.core.decoders import WatchEvent, decode_watch_event
+from lightkube.models.meta_v1 import Status
+from lightkube.resources.apps_v1 import DaemonSet
+from lightkube.resources.core_v1 import Event, Node, PersistentVolume, Pod
+from lightkube.resources.policy_v1 import PodDisruptionBudget
+from lightkube.resources.storage_v1 import VolumeAttachment
+from msgspec import Raw, Struct, ValidationError, field
+from msgspec.json import Decoder, decode, encode
 
 from leeway.kubernetes.connection import Connection, raise_for_status
-from leeway.kubernetes.decoders import read_json
 from leeway.kubernetes.transport import STOP, TOTAL, Stop
 from leeway.ports.kubernetes import ClusterUnavailable, WatchExpired
+
+
+class ListMeta(Struct):
+    """A list's resource version, and its continue token: empty on the last page."""
+
+    resourceVersion: str = ""  # noqa: N815 (Kubernetes's name)
+    next_page: str = field(name="continue", default="")
+
+
+class ObjectList[T](Struct):
+    """A list, or a page of one. An answer without kind or metadata is an error: a proxy may have
+    sent it, and it must not count as a list without objects."""
+
+    kind: str
+    metadata: ListMeta
+    items: list[T] = field(default_factory=list)
+
+
+BUDGETS = Decoder(ObjectList[PodDisruptionBudget])
+NODES = Decoder(ObjectList[Node])
+PODS = Decoder(ObjectList[Pod])
+VOLUME_ATTACHMENTS = Decoder(ObjectList[VolumeAttachment])
+
+KINDS = (
+    DaemonSet,
+    Event,
+    Node,
+    PersistentVolume,
+    Pod,
+    PodDisruptionBudget,
+    Status,
+    VolumeAttachment,
+    WatchEvent,
+)
+"""The kinds that the adapters decode, as lists or as single objects."""
+
+for kind in KINDS:
+    Decoder(kind)
+
+
+def read_json[T](content: bytes | Raw, decoder: Decoder[T]) -> T:
+    """Decode JSON of an API server. A field that is null is a missing field: the API server writes
+    null for a list or map of Go that was never made, and for a time that is not set.
+
+    Raises:
+        MsgspecError: it is no JSON, or does not have the shape of the type.
+    """
+    try:
+        return decoder.decode(content)
+    except ValidationError:
+        if b"null" not in bytes(content):
+            raise
+        return decoder.decode(encode(without_nulls(decode(content))))
+
+
+def without_nulls(value: Any) -> Any:
+    """Return JSON without the fields that are null."""
+    if isinstance(value, dict):
+        return {key: without_nulls(one) for key, one in value.items() if one is not None}
+    return [without_nulls(one) for one in value] if isinstance(value, list) else value
+
+
+PAGE = 500
+"""Objects per page."""
+
+type Parameters = dict[str, str]
+
+
+def list_objects[T](connection: Connection, path: str, pages: Decoder[ObjectList[T]]) -> list[T]:
+    """List all objects of a path.
+
+    Raises:
+        ApiError, ValueError, MsgspecError: as `list_pages`, and for an answer that is no list.
+    """
+
+    def read(parameters: Parameters) -> ObjectList[T]:
+        response = connection.plain.request("GET", path, params=parameters)
+        raise_for_status(response)
+        return read_json(response.content, pages)
+
+    found: list[T] = []
+    for first, page in list_pages(read, {}, PAGE):
+        found = page.items if first else found + page.items
+    return found
+
+
+def list_pages[T](
+    read: Callable[[Parameters], ObjectList[T]], selection: Parameters, limit: int
+) -> Iterator[tuple[bool, ObjectList[T]]]:
+    """List with at most `limit` objects per page (0: in one page); yield (first, page).
+
+    If the continue token has expired, list all objects again in one page, which is a first page
+    again: another list in pages would expire again. Source: Kubernetes API, "Retrieving large
+    results sets in chunks".
+
+    Raises:
+        ApiError: the API server answers with an error.
+        ValueError: the list repeats its continue token.
+    """
+    parameters = selection | ({"limit": str(limit)} if limit else {})
+    asked, first = parameters, True
+    while True:
+        try:
+            page = read(asked)
+        except ApiError as error:
+            if error.response.status_code != 410 or asked == selection:
+                raise
+            parameters = asked = selection
+            first = True
+            continue
+        yield first, page
+        token = page.metadata.next_page
+        if not token:
+            return
+        if token == asked.get("continue"):
+            raise ValueError("the list repeats its continue token")
+        asked, first = parameters | {"continue": token}, False
+
 
 WATCH_SECONDS = 50.0
 """How long one watch lasts. A connection may be lost without an error, and what is watched is out

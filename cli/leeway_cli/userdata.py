@@ -11,7 +11,7 @@ import typer
 
 from leeway_cli.errors import BadInputError, as_clause
 from leeway_cli.manifests.files import FilesOption, checked, read_files, read_texts
-from leeway_cli.output import print_json, write_stderr, write_stdout
+from leeway_cli.output import picked, print_json, write_stderr, write_stdout
 from leeway_cli.selection.sources import RegionOption, SandboxOption, find_catalog
 from leeway_cli.stack import DEFAULT_STACK, StackOption
 
@@ -93,10 +93,9 @@ def as_data(template: "NodeTemplate", data: "UserData", instance_type: str) -> d
         "bytes": len(data.text.encode()),
         "labelsForAdmission": dict(data.labels_for_admission),
         "taintsForAdmission": [
-            {"key": taint.key, "value": taint.value, "effect": taint.effect}
-            for taint in data.taints_for_admission
+            picked(taint, "key", "value", "effect") for taint in data.taints_for_admission
         ],
-        "warnings": [{"code": one.code, "reason": one.message} for one in data.warnings],
+        "warnings": [picked(one, "code", reason="message") for one in data.warnings],
     }
 
 

@@ -1,1 +1,0 @@
-"""`leeway userdata`: prints the user data of a node."""
