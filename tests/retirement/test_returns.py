@@ -135,7 +135,9 @@ def test_a_declined_return_ends_its_request_for_nodes() -> None:
     before = returned(EXPIRED, WEB)
     retire(before)
     (request,) = before.capacity.values()
-    later = request.model_copy(update={"version": 1, "ends_at": NOTICED + timedelta(days=365), "attempt": 1})
+    later = request.model_copy(
+        update={"version": 1, "ends_at": NOTICED + timedelta(days=365), "attempt": 1}
+    )
     fakes.capacity[later.instance] = later
     kept(fakes)
     (request,) = fakes.capacity.values()
