@@ -74,11 +74,12 @@ endif
 	LEEWAY_CONFORMANCE_YES_THIS_CLUSTER='$(YES_THIS_CLUSTER)' \
 		$(BIN)/python -m pytest -v tests/conformance
 
-acceptance: setup ## CLUSTER=NAME: prove on that cluster that nodes come and go, for about a dollar (YES=1)
+acceptance: setup ## CLUSTER=NAME: prove on that cluster that nodes come and go, for about a dollar (YES=1, FIS_ROLE=ARN, ONLY=…)
 ifndef CLUSTER
 	@echo 'No cluster: name one with `make acceptance CLUSTER=NAME`.' >&2; exit 2
 endif
-	$(BIN)/leeway acceptance '$(CLUSTER)' $(if $(YES),--yes) --html acceptance.html --output json >acceptance.json
+	$(BIN)/leeway acceptance '$(CLUSTER)' $(if $(YES),--yes) $(if $(FIS_ROLE),--fis-role '$(FIS_ROLE)') \
+		$(ONLY:%=--only '%') --html acceptance.html --output json >acceptance.json
 
 reasons: setup ## generate docs/reasons.md from the code
 	$(BIN)/leeway reasons -o markdown > docs/reasons.md

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from leeway_cli.simulated_day.cluster import Options
 from leeway_cli.simulated_day.day import simulate
-from leeway_cli.simulated_day.decisions import bought_again, replaced_twice, undone
-from leeway_cli.simulated_day.record import Record
+from leeway_cli.simulated_day.record import Record, bought_again, replaced_twice, undone
 from rich.console import Console
 from rich.table import Table
 

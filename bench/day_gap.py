@@ -10,8 +10,8 @@ from leeway.policy.worth import Worth
 from leeway.selection.packing.planning import Effort, pack
 from leeway_cli.simulated_day.cluster import Cluster, Options
 from leeway_cli.simulated_day.day import minutes, simulate
-from leeway_cli.simulated_day.offers import supply
 from leeway_cli.simulated_day.record import Record
+from leeway_cli.simulated_day.workload import supply
 from rich.console import Console
 from rich.table import Table
 

@@ -12,7 +12,7 @@ from leeway.execution.attempt import Phase
 from leeway.notices import LifecycleHook
 from leeway.ports.aws import CloudRefused, CloudUnavailable, HookResult
 from leeway.ports.kubernetes_objects import Taint
-from leeway.selection.labels import JOINED
+from leeway.selection.labels import JOINED, LAUNCHED
 from leeway.table import Key
 
 from tests.admission.admission_records import LAUNCH, request
@@ -169,9 +169,9 @@ def test_labels_are_added_and_the_admission_waits_for_startup_taints() -> None:
     outcome = admit(deps)
     assert outcome.result is AdmissionResult.ADMITTED
     assert outcome.ended_at >= NOTICED + MINUTE
-    registered = ("karpenter.sh/registered", "pool")
+    registered = ("karpenter.sh/registered", LAUNCHED, "pool")
     assert deps.set_ups == [registered, ("karpenter.sh/initialized", *registered)]
-    assert deps.nodes[NODE.name].labels == {"pool": "blue", **JOINED}
+    assert deps.nodes[NODE.name].labels == {"pool": "blue", LAUNCHED: "true", **JOINED}
 
 
 def test_a_refusal_of_the_labels_is_the_reason_why_the_node_is_not_admitted() -> None:

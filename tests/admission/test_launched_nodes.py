@@ -12,7 +12,7 @@ from leeway.instances.observed import ObservedInstance
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.ports.kubernetes_objects import Node, Taint
-from leeway.selection.labels import INITIALIZED, JOINED, REGISTERED, UNREGISTERED
+from leeway.selection.labels import INITIALIZED, JOINED, LAUNCHED, REGISTERED, UNREGISTERED
 
 from tests.admission.admission_records import IN_15_MINUTES, LAUNCH, request
 from tests.admission.admission_run import MINUTE, NODE, SECOND, Dependencies, admit, joins
@@ -190,7 +190,7 @@ def test_a_node_gets_its_labels_when_it_joins_and_is_initialized_when_it_is_read
     assert INITIALIZED not in first
     assert REGISTERED in first
     assert INITIALIZED in last
-    assert deps.nodes[NODE.name].labels == {"pool": "blue", **JOINED}
+    assert deps.nodes[NODE.name].labels == {"pool": "blue", LAUNCHED: "true", **JOINED}
 
 
 def test_a_node_of_custom_user_data_gets_its_taints_once() -> None:
@@ -219,7 +219,7 @@ def test_a_label_that_another_client_changes_is_put_on_again() -> None:
         replace(NODE, labels={"pool": "red", **JOINED, "own": "x"})
     )
     assert admit(deps).result is AdmissionResult.ADMITTED
-    assert deps.nodes[NODE.name].labels == {"pool": "blue", **JOINED, "own": "x"}
+    assert deps.nodes[NODE.name].labels == {"pool": "blue", LAUNCHED: "true", **JOINED, "own": "x"}
 
 
 def test_a_node_that_is_replaced_while_it_is_labelled_is_not_admitted() -> None:

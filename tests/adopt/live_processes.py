@@ -83,7 +83,7 @@ class Steps:
 
 def serve(folder: Path) -> None:
     """Answer requests until stdin ends."""
-    import leeway_cli.adopt.release  # noqa: F401 - what both commands import when they run
+    import leeway_cli.adopt.run  # noqa: F401 - what both commands import when they run
     from leeway.wiring.clients import client
     from leeway_cli import main
 

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from botocore.exceptions import ClientError
 from leeway.aws.table import DynamoTable
 from leeway_cli import main
@@ -22,7 +24,7 @@ from tests.adopt.live_processes import Processes, live_processes
 from tests.adopt.world import ENTRIES, OBJECTS, ROOT, World, role, running_world, write_small_rbac
 from tests.aws.stored import TABLE
 from tests.cli.conftest import drop_clients
-from tests.sandbox.kubernetes.live import restricted_pod
+from tests.sandbox.kubernetes.live import restricted_pod, running_cluster
 from tests.template.reached import IAM_NAMES
 
 type Run = Callable[..., tuple[int, str, str]]
@@ -182,6 +184,29 @@ def test_adopt_brings_a_cluster_under_care_and_release_undoes_it_without_ending_
     called = {IAM_NAMES.get(one, one) for one in calls}
     assert called <= GRANTED
     assert GRANTED - called <= OF_OTHER_CLUSTERS
+
+
+def test_an_api_server_without_policies_gets_no_right_to_write_pause_pods(
+    world: World, cluster: str, run: Run, tmp_path: Path
+) -> None:
+    with running_cluster(tmp_path, "--without-admission-policies") as api:
+        old, name = World(world.aws, api), f"old-{cluster}"
+        old.cluster(name)
+        options = ("--stack", cluster, "--kubeconfig", str(api.kubeconfig()))
+        own_rbac = ("--rbac", str(RBAC), "--group", "web", "--yes")
+        code, out, err = run("adopt", name, *options, *own_rbac)
+        assert (code, "older than Kubernetes 1.30" in out + err) == (0, True), out + err
+        rights = list(yaml.safe_load_all((RBAC / "leeway.yaml").read_text()))
+        assert {one.name for one in OBJECTS if api.api.get(one.path).status_code == 200} == {
+            one["metadata"]["name"] for one in rights
+        }
+        code, out, _ = run("adopt", name, *options, *own_rbac)
+        assert (code, "Nothing has to be changed" in out) == (0, True)
+        findings = json.loads(run("doctor", name, *options, "-o", "json")[1])["findings"]
+        (one,) = [one for one in findings if one["code"] == "AdmissionPoliciesMissing"]
+        assert one["severity"] == "warns"
+        codes = {one["code"] for one in findings if one["cluster"] == name}
+        assert not codes & {"RightMissing", "ClusterSettingDiffers"}, findings
 
 
 def test_a_dry_run_prints_each_call_and_changes_nothing(

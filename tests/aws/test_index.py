@@ -24,7 +24,7 @@ def facts(number: int, cluster: str = "prod") -> InstanceFacts:
 def index(aws: Sandbox) -> Iterator[InstanceIndex]:
     index = InstanceIndex(table_in(aws))
     yield index
-    index.update((), [*index.of_cluster("prod"), *index.of_cluster("other")])
+    index.store((), [*index.of_cluster("prod"), *index.of_cluster("other")])
 
 
 def calls(aws: Sandbox, action: str) -> int:
@@ -34,17 +34,17 @@ def calls(aws: Sandbox, action: str) -> int:
 
 def test_written_facts_are_read_by_cluster(index: InstanceIndex) -> None:
     many = {one.instance: one for one in map(facts, range(60))}
-    index.update(many.values(), ())
-    index.update([facts(100, "other")], ())
+    index.store(many.values(), ())
+    index.store([facts(100, "other")], ())
     assert index.of_cluster("prod") == many
-    index.update((), list(many)[10:])
+    index.store((), list(many)[10:])
     assert list(index.of_cluster("prod")) == list(many)[:10]
 
 
 def test_an_invalid_item_counts_as_missing_and_can_be_written_again(
     aws: Sandbox, index: InstanceIndex
 ) -> None:
-    index.update([facts(1), facts(2)], ())
+    index.store([facts(1), facts(2)], ())
     aws.client("dynamodb").update_item(
         TableName=TABLE,
         Key={"pk": {"S": f"INSTANCE#{facts(2).instance}"}, "sk": {"S": "FACTS"}},
@@ -53,7 +53,7 @@ def test_an_invalid_item_counts_as_missing_and_can_be_written_again(
         ExpressionAttributeValues={":invalid": {"S": "{}"}},
     )
     assert list(index.of_cluster("prod")) == [facts(1).instance]
-    index.update([facts(2)], ())
+    index.store([facts(2)], ())
     assert len(index.of_cluster("prod")) == 2
 
 
@@ -61,7 +61,7 @@ def test_each_of_a_hundred_notices_takes_one_read_and_no_call_of_ec2(
     aws: Sandbox, index: InstanceIndex
 ) -> None:
     storm = [facts(number) for number in range(200, 300)]
-    index.update(storm, ())
+    index.store(storm, ())
     counted = (
         "ec2:DescribeInstances",
         "dynamodb:BatchGetItem",
@@ -94,7 +94,7 @@ def test_a_record_and_the_facts_of_its_instance_are_read_by_one_call(
     instance = launch(aws, TAGS)
     assert read_instance(dynamo, instance, ["prod"]) == InstanceState()
     receive_notice(aws, Starts()).receive(interruption(instance))
-    index.update([FACTS.model_copy(update={"instance": instance})], ())
+    index.store([FACTS.model_copy(update={"instance": instance})], ())
     before = calls(aws, "dynamodb:BatchGetItem")
     known = read_instance(dynamo, instance, ["dev", "prod"])
     assert known.retirement is not None

@@ -43,8 +43,8 @@ def test_the_second_of_two_writers_gets_a_conflict_for_a_manifest(
         manifests.write("two", second, 0)
     manifests.write("two", manifest("two", 2), 1)
     with pytest.raises(RecordChanged):
-        manifests.delete("two", first)
-    manifests.delete("two", manifest("two", 2))
+        manifests.delete_manifest("two", first)
+    manifests.delete_manifest("two", manifest("two", 2))
     assert manifests.of("two") == ()
     with pytest.raises(RecordChanged):
         manifests.write("two", manifest("two", 3), 2)
@@ -55,13 +55,13 @@ def test_the_time_at_which_a_pool_was_deleted_stays_until_it_is_written_again(
 ) -> None:
     pool = manifest("web", resource="nodepool.karpenter.sh")
     manifests.write("gone", pool, 0)
-    manifests.delete("gone", pool)
+    manifests.delete_manifest("gone", pool)
     assert manifests.of("gone") == ()
     (deleted,) = manifests.of("gone", deleted=True)
     assert (deleted.resource, deleted.name, deleted.body) == (pool.resource, "web", "")
     assert deleted.deleted_at is not None
     with pytest.raises(RecordChanged):
-        manifests.delete("gone", pool)
+        manifests.delete_manifest("gone", pool)
     manifests.write("gone", pool, 0)
     assert manifests.of("gone", deleted=True) == (pool,)
 

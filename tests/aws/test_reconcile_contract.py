@@ -71,10 +71,10 @@ def test_an_index_has_the_instances_of_a_cluster_until_they_are_removed(
 ) -> None:
     port: IndexPort = Account() if fake else InstanceIndex(table_in(aws))
     one, two = facts(71, "contract-index"), facts(72, "contract-other")
-    port.update([one, two], [])
+    port.store([one, two], [])
     assert dict(port.of_cluster("contract-index")) == {one.instance: one}
     moved = one.model_copy(update={"zone": "us-east-1f"})
-    port.update([moved], [two.instance])
+    port.store([moved], [two.instance])
     assert dict(port.of_cluster("contract-index")) == {one.instance: moved}
     assert dict(port.of_cluster("contract-other")) == {}
 

@@ -263,7 +263,7 @@ def test_an_item_without_a_record_does_not_hide_other_records_of_an_index(
     record = interrupted(Phase.NOTICED)
     ours = record.facts.model_copy(update={"cluster": "hidden"})
     index = InstanceIndex(table_in(aws))
-    index.update([ours], [])
+    index.store([ours], [])
     for sort in ("RETIREMENT", "FACTS"):
         key = {"pk": {"S": "MANIFESTS#other"}, "sk": {"S": sort}}
         shown = {"cluster": {"S": "hidden"}, "open": {"S": "hidden#0"}}

@@ -1,7 +1,7 @@
 """Wakes of the buyer: one contract for the queue and for the fake."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -10,7 +10,7 @@ from leeway.capacity_requests import ProvisionNodes
 from leeway.ports.aws import CloudRefused
 
 from tests.fakes.pod_watches import WakesInMemory
-from tests.sandbox.aws.started import Sandbox, started
+from tests.sandbox.aws.started import Sandbox
 
 type World = tuple[ProvisionNodes, Callable[[], list[tuple[str, str]]]]
 
@@ -25,15 +25,13 @@ def received(sqs: object, url: str) -> list[tuple[str, str]]:
 
 
 @pytest.fixture(params=["queue", "in memory"])
-def world(request: pytest.FixtureRequest) -> Iterator[World]:
+def world(aws: Sandbox, request: pytest.FixtureRequest) -> World:
     if request.param == "in memory":
         wakes = WakesInMemory()
-        yield wakes, lambda: wakes.wakes
-        return
-    with started() as (_, url):
-        sqs = Sandbox(url).client("sqs")
-        queue = sqs.create_queue(QueueName="q.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
-        yield SqsProvisionNodes(lambda: sqs, queue), partial(received, sqs, queue)
+        return wakes, lambda: wakes.wakes
+    sqs = aws.client("sqs")
+    queue = sqs.create_queue(QueueName="q.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
+    return SqsProvisionNodes(lambda: sqs, queue), partial(received, sqs, queue)
 
 
 def test_each_wake_is_a_message_even_if_it_repeats_an_earlier_one(world: World) -> None:
@@ -43,8 +41,7 @@ def test_each_wake_is_a_message_even_if_it_repeats_an_earlier_one(world: World) 
     assert sorted(messages()) == [("blue", "because"), ("green", "because")]
 
 
-def test_a_queue_that_does_not_exist_is_a_refusal() -> None:
-    with started() as (_, url):
-        sqs = Sandbox(url).client("sqs")
-        with pytest.raises(CloudRefused, match=r"NonExistentQueue|QueueDoesNotExist"):
-            SqsProvisionNodes(lambda: sqs, f"{url}/123456789012/none.fifo").wake("blue", "x")
+def test_a_queue_that_does_not_exist_is_a_refusal(aws: Sandbox) -> None:
+    sqs = aws.client("sqs")
+    with pytest.raises(CloudRefused, match=r"NonExistentQueue|QueueDoesNotExist"):
+        SqsProvisionNodes(lambda: sqs, f"{aws.url}/123456789012/none.fifo").wake("blue", "x")

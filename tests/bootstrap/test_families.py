@@ -130,6 +130,7 @@ def test_the_kubelet_registers_labels_and_all_taints(family: str, tmp_path: Path
         "team": "shop",
         "empty": "",
         "example.com/ring": "inner",
+        "leeway.sh/launched": "true",
         "node.kubernetes.io/role-of-mine": "web",
     }
     assert data.labels_for_admission == {
@@ -228,7 +229,7 @@ def test_labels_that_name_the_pool_are_leeways_on_al2023() -> None:
     data = rendered("AL2023", OWN_LABELS)
     spec = node_config(data.text)["spec"]
     text = ",".join(spec["kubelet"]["flags"])
-    for key in ("nodepool", "registered", "leeway.sh", "instance-family"):
+    for key in ("nodepool", "registered", "leeway.sh/pool", "instance-family"):
         assert key not in text
     for kept in ("team=mine", "ring=outer", "zone=a", "karpenter.sh/mine=true:NoSchedule"):
         assert kept in text
@@ -242,7 +243,7 @@ def test_labels_that_name_the_pool_are_leeways_on_bottlerocket() -> None:
     own = '[settings.kubernetes.node-labels]\n"karpenter.sh/nodepool" = "other"\nteam = "mine"\n'
     data = rendered("Bottlerocket", own)
     settings = tomllib.loads(data.text)["settings"]["kubernetes"]
-    assert settings["node-labels"] == {"team": "mine"}
+    assert settings["node-labels"] == {"team": "mine", "leeway.sh/launched": "true"}
     (warning,) = data.warnings
     assert (warning.code, "karpenter.sh/nodepool" in warning.message) == ("SettingLeftOut", True)
 
@@ -388,7 +389,11 @@ def test_bottlerocket_keeps_the_users_tables_and_replaces_the_identity() -> None
     assert kubernetes["cluster-dns-ip"] == ["8.8.8.8", "8.8.4.4"]
     assert kubernetes["allowed-unsafe-sysctls"] == ["net.core.somaxconn"]
     assert kubernetes["eviction-hard"]["memory.available"] == "12%"
-    assert kubernetes["node-labels"] == {"own": "label", "team": "shop"}
+    assert kubernetes["node-labels"] == {
+        "own": "label",
+        "team": "shop",
+        "leeway.sh/launched": "true",
+    }
     assert "node-taints" not in kubernetes
     assert ours["autoscaling"] == {"should-wait": False}
     assert codes(data) == ["SettingLeftOut", "UserDataNotCounted", "SettingLeftOut"]
@@ -566,6 +571,6 @@ def test_a_provisioner_and_its_node_template_boot_as_what_they_became() -> None:
 
 def test_a_variant_of_the_pool_gives_its_nodes_its_labels() -> None:
     of = template("AL2023", pool={"requirements": [{"key": "ring", "operator": "Exists"}]})
-    assert "--node-labels" not in render(of, CLUSTER).text
+    assert '"--node-labels=leeway.sh/launched=true"' in render(of, CLUSTER).text
     inner = replace(of, pool=replace(of.pool, labels={**of.pool.labels, "ring": "inner"}))
-    assert '"--node-labels=ring=inner"' in render(inner, CLUSTER).text
+    assert '"--node-labels=leeway.sh/launched=true,ring=inner"' in render(inner, CLUSTER).text

@@ -58,7 +58,7 @@ def test_labels_of_pools_and_of_node_restriction_are_left_to_admission() -> None
             "node.kubernetes.io/x": "y",
         }
     )
-    assert list(parts.kubelet) == ["node.kubernetes.io/x", "team"]
+    assert list(parts.kubelet) == ["leeway.sh/launched", "node.kubernetes.io/x", "team"]
     assert list(parts.admission) == [
         "karpenter.k8s.aws/instance-family",
         "karpenter.sh/capacity-type",

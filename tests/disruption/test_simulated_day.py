@@ -11,8 +11,14 @@ from leeway.policy.rules import ChurnCap
 from leeway.policy.worth import USUAL, Worth
 from leeway_cli.simulated_day.cluster import Machine, Options, SimulatedPod
 from leeway_cli.simulated_day.day import minutes, simulate
-from leeway_cli.simulated_day.decisions import bought_again, replaced_twice, undone
-from leeway_cli.simulated_day.record import GivenBack, Launched, Record
+from leeway_cli.simulated_day.record import (
+    GivenBack,
+    Launched,
+    Record,
+    bought_again,
+    replaced_twice,
+    undone,
+)
 
 from bench import scheduler_simulation
 from bench.day import check

@@ -14,7 +14,6 @@ from leeway_cli.doctor.facts import (
     AliasFacts,
     CatalogFacts,
     ClusterFacts,
-    Concurrency,
     ConfigurationFacts,
     ConsumerFacts,
     Facts,
@@ -95,7 +94,6 @@ def group(**changes: Any) -> GroupFacts:
     given: dict[str, Any] = {
         "name": "web",
         "desired": 3,
-        "minimum": 0,
         "maximum": 6,
         "zones": ("us-east-1a", "us-east-1b"),
         "types": ("m5.large", "m6i.large"),
@@ -156,15 +154,14 @@ def healthy(**changes: Any) -> Facts:
         "ahead": timedelta(0),
         "stack": STACK,
         "functions": tuple(
-            FunctionFacts(function_name("leeway", one), lambda_arn(one), "Active", "Successful")
-            for one in FUNCTIONS
+            FunctionFacts(function_name("leeway", one), "Active", "Successful") for one in FUNCTIONS
         ),
         "aliases": (
             AliasFacts("leeway-retire-node", "live", "7"),
             AliasFacts("leeway-admit-node", "live", "3"),
         ),
-        "consumers": (ConsumerFacts("leeway-provision-nodes", "uuid", "Enabled"),),
-        "concurrency": Concurrency(1000, 1000),
+        "consumers": (ConsumerFacts("uuid", "Enabled"),),
+        "concurrency": 1000,
         "rules": tuple(map(rule, EVENTS)),
         "schedules": tuple(
             ScheduleFacts(name, True, lambda_arn(function)) for name, function in names.items()

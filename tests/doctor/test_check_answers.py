@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from leeway_cli.adopt.settings.access import AccessEntry
 from leeway_cli.doctor.examine import examine
-from leeway_cli.doctor.facts import Answer, FunctionAnswers, MissingRight
+from leeway_cli.doctor.facts import Answer, FunctionAnswers
+from leeway_cli.doctor.rights import Right
 
 from tests.doctor.cases import STACK, cluster, healthy
 
@@ -110,7 +111,7 @@ def test_a_rule_with_wildcards_grants_a_right(rule: Any) -> None:
 
 
 def test_a_right_that_the_group_lacks_is_only_a_finding_about_the_group() -> None:
-    lacks = MissingRight("leeway:drain", "get", "nodes", role="leeway-drain")
+    lacks = Right("leeway:drain", "get", "", "nodes", role="leeway-drain")
     assert codes(answers(rules=()), rights=(lacks,)) == [("fails", "RightMissing")]
 
 

@@ -8,6 +8,7 @@ import pytest
 from leeway.reasons import ReasonCode
 from leeway_cli.adopt.settings.access import Mode
 from leeway_cli.adopt.settings.groups import GroupHook, GroupTag, ScalingGroup
+from leeway_cli.adopt.settings.objects import cluster_objects
 from leeway_cli.doctor import reasons
 from leeway_cli.doctor.checks.second_handlers import KARPENTER, TERMINATION_HANDLER
 from leeway_cli.doctor.examine import CHECKS, examine
@@ -15,11 +16,9 @@ from leeway_cli.doctor.facts import (
     AlarmFacts,
     AliasFacts,
     CatalogFacts,
-    Concurrency,
     ConfigurationFacts,
     ConsumerFacts,
     Facts,
-    MissingRight,
     PoolFacts,
     QueueFacts,
     RoleFacts,
@@ -28,11 +27,14 @@ from leeway_cli.doctor.facts import (
 )
 from leeway_cli.doctor.finding import Finding
 from leeway_cli.doctor.names import EVENTS
+from leeway_cli.doctor.rights import Right
 
 from tests.doctor.cases import (
+    BINDING,
     HOOKS,
     NOW,
     OBJECTS,
+    ROLE,
     STACK,
     TAGS,
     arn,
@@ -163,7 +165,7 @@ ONE_THING: dict[str, tuple[dict[str, Any], str]] = {
         "fails FunctionNotInvoked: has no event source mapping",
     ),
     "a disabled mapping": (
-        {"consumers": (ConsumerFacts("leeway-provision-nodes", "uuid", "Disabled"),)},
+        {"consumers": (ConsumerFacts("uuid", "Disabled"),)},
         "fails FunctionNotInvoked: is Disabled",
     ),
     "a disabled rule": (
@@ -207,7 +209,7 @@ ONE_THING: dict[str, tuple[dict[str, Any], str]] = {
         "warns AlarmsNotifyNobody: 1 alarms of stack leeway notify nobody",
     ),
     "no alarms": ({"alarms": ()}, "warns AlarmsNotifyNobody: has no alarms"),
-    "no concurrency": ({"concurrency": Concurrency(10, 5)}, "fails QuotaTooLow: may run 5 at once"),
+    "no concurrency": ({"concurrency": 5}, "fails QuotaTooLow: may run 5 at once"),
     "little room in a quota": (
         {"quotas": {"L-34B43A08": 21.0}, "instances": spot(9)},
         "warns QuotaTooLow: use 18 of 21 vCPUs",
@@ -231,8 +233,12 @@ ONE_THING: dict[str, tuple[dict[str, Any], str]] = {
         in_cluster(objects=OBJECTS[1:]),
         "warns ClusterSettingDiffers: has no ClusterRole leeway-drain",
     ),
+    "no admission policies": (
+        in_cluster(policies=False),
+        "warns AdmissionPoliciesMissing: older than Kubernetes 1.30",
+    ),
     "a missing right": (
-        in_cluster(rights=(MissingRight("leeway:drain", "get", "nodes"),)),
+        in_cluster(rights=(Right("leeway:drain", "get", "", "nodes"),)),
         "fails RightMissing: may not get nodes",
     ),
     "no tag": (
@@ -371,15 +377,13 @@ def severity_of(words: str, facts: Facts) -> str | None:
 def test_concurrency_is_compared_with_the_spot_instances(
     count: int, unreserved: int, severity: str | None
 ) -> None:
-    facts = healthy(
-        instances=spot(count), concurrency=Concurrency(unreserved, unreserved), quotas={}
-    )
+    facts = healthy(instances=spot(count), concurrency=unreserved, quotas={})
     assert severity_of("The functions of this account", facts) == severity
 
 
 @pytest.mark.parametrize(("count", "severity"), [(2700, None), (3000, "warns"), (18300, "fails")])
 def test_starts_are_compared_with_the_spot_instances(count: int, severity: str | None) -> None:
-    facts = healthy(instances=spot(count), concurrency=Concurrency(10**6, 10**6), quotas={})
+    facts = healthy(instances=spot(count), concurrency=10**6, quotas={})
     assert severity_of("Lambda starts 300 durable executions a second", facts) == severity
 
 
@@ -484,3 +488,15 @@ def test_a_foreign_tag_fails() -> None:
 
 def test_checks_are_made_once_each() -> None:
     assert len(set(CHECKS)) == len(CHECKS)
+
+
+def test_without_policies_the_rights_that_only_they_limit_are_findings() -> None:
+    rights = {**ROLE, "metadata": {"name": "leeway-headroom-buffer"}}
+    given = cluster_objects([ROLE, BINDING, rights])
+    facts = replace(healthy(), wanted_objects=given)
+    assert said(replace(facts, **in_cluster(objects=given))) == []
+    old = replace(facts, **in_cluster(policies=False, objects=given))
+    said_of_old = ("has no admission policies", "lets leeway:headroom write any Deployment")
+    assert sorted(said(old, *reversed(said_of_old))) == ["fails", "warns"]
+    gone = replace(facts, **in_cluster(policies=False, objects=OBJECTS))
+    assert said(gone, "has no admission policies") == ["warns"]

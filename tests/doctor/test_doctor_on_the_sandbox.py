@@ -312,7 +312,7 @@ def stored(sandbox: Sandbox, *manifests: StoredManifest) -> Iterator[None]:
         writing.write(CLUSTER, one, 0)
     yield
     for one in manifests:
-        writing.delete(CLUSTER, one)
+        writing.delete_manifest(CLUSTER, one)
 
 
 def test_pools_are_resolved_as_provision_nodes_does(sandbox: Sandbox, doctor: Doctor) -> None:

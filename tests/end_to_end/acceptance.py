@@ -15,10 +15,11 @@ from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Scenario
 from lightkube import Client, KubeConfig
-from lightkube.resources.core_v1 import Namespace, Node
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.core_v1 import ConfigMap, Namespace, Node
 
 from tests.end_to_end.provisioning import CLUSTER, PARAMETERS, instances, prepare, store, table_of
-from tests.launch.pools import document, node_class
+from tests.launch.pools import NODE_CLASS, document, node_class
 from tests.template.granted import actions_of
 from tests.template.reached import IAM_NAMES
 
@@ -40,11 +41,19 @@ def accepting(state: Path) -> Iterator[Sandbox]:
         prepare(running)
         # By default one node may go in ten minutes.
         budget = {"churn": {"atLeast": 10}}
-        store(running, node_class(), document("Cluster", CLUSTER, budget))
+        terms = [{"alias": "windows2022@latest"}]
+        windows = document("EC2NodeClass", "windows", {**NODE_CLASS, "amiSelectorTerms": terms})
+        store(running, node_class(), windows, document("Cluster", CLUSTER, budget))
+        addresses = ConfigMap(
+            metadata=ObjectMeta(name="amazon-vpc-cni", namespace="kube-system"),
+            data={"enable-windows-ipam": "true"},
+        )
+        with Client(KubeConfig.from_file(running.kubeconfig), trust_env=False) as kube:
+            kube.create(addresses)
         yield running
 
 
-def command(sandbox: Sandbox, *arguments: str) -> "subprocess.Popen[str]":
+def command(sandbox: Sandbox, *arguments: str, stdin: int | None = None) -> "subprocess.Popen[str]":
     """Start the command in a process of its own, as another identity than the tests."""
     environment = os.environ | sandbox.environment()
     environment |= {"AWS_ACCESS_KEY_ID": KEY, "KUBECONFIG": str(sandbox.kubeconfig)}
@@ -53,6 +62,7 @@ def command(sandbox: Sandbox, *arguments: str) -> "subprocess.Popen[str]":
         cwd=ROOT,
         env=environment,
         text=True,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )

@@ -10,7 +10,7 @@ from leeway_sandbox.sandbox import Sandbox
 from tests.template.granted import granted_to, grants_key, statements
 from tests.template.reached import IAM_NAMES
 
-RBAC = Path(__file__).parents[2] / "rbac" / "leeway.yaml"
+RBAC = Path(__file__).parents[2] / "rbac"
 SANDBOX_ONLY = {"sqs:GetQueueUrl"}
 """Calls of the sandbox's Lambda in the name of a function, which AWS Lambda does not make."""
 
@@ -57,7 +57,8 @@ def table_keys_used(sandbox: Sandbox) -> dict[str, set[tuple[str, str]]]:
 
 def granted(*names: str) -> set[str]:
     """Return the rights of ClusterRoles, as in "get daemonsets.apps"."""
-    documents: list[dict[str, Any]] = list(yaml.safe_load_all(RBAC.read_text()))
+    files = RBAC.glob("*.yaml")
+    documents: list[dict[str, Any]] = [d for f in files for d in yaml.safe_load_all(f.read_text())]
     roles = {d["metadata"]["name"]: d for d in documents if d["kind"] == "ClusterRole"}
     return {
         f"{verb} {resource}.{group}".rstrip(".")

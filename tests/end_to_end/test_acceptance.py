@@ -1,6 +1,8 @@
 """`leeway acceptance` on a sandbox: whole, and interrupted."""
 
 import json
+import os
+import pty
 import re
 import signal
 import subprocess
@@ -8,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from leeway_cli.acceptance.run import FAMILIES, SUBJECTS, stages
+from leeway_cli.acceptance.run import FAMILIES, SUBJECTS, stages, why_skipped
 from leeway_sandbox.sandbox import Sandbox
 from lightkube import Client, KubeConfig
 from lightkube.models.meta_v1 import ObjectMeta
@@ -47,7 +49,7 @@ def launching(sandbox: Sandbox, subject: str) -> "subprocess.Popen[str]":
 
 
 def test_every_stage_passes(sandbox: Sandbox, tmp_path: Path) -> None:
-    page, family = tmp_path / "acceptance.html", "bottlerocket"
+    page, family = tmp_path / "acceptance.html", "windows2022"
     code, out, err = run(
         sandbox,
         "--yes",
@@ -58,6 +60,7 @@ def test_every_stage_passes(sandbox: Sandbox, tmp_path: Path) -> None:
         "--only",
         family,
         *("--only", "headroom"),
+        *("--only", "al2"),
         within=900,
     )
     assert code == 0, err
@@ -69,9 +72,12 @@ def test_every_stage_passes(sandbox: Sandbox, tmp_path: Path) -> None:
         f"give back {family}",
         "open headroom",
         "give back headroom",
+        "al2",
     ]
+    skipped = report["stages"].pop()
+    assert "EKS has no AL2 AMIs" in skipped["skipped"]
     assert all(one["seconds"] <= one["within"] for one in report["stages"])
-    assert len(report["machines"]) == 3
+    assert sorted(one["system"] for one in report["machines"]) == ["linux", "windows", "windows"]
     assert 0 < report["usd"] < 1
     html = page.read_text()
     assert f"Acceptance of cluster {CLUSTER} passed" in html
@@ -84,6 +90,30 @@ def test_every_stage_passes(sandbox: Sandbox, tmp_path: Path) -> None:
     evicted = {one["pod"] for one in journal.of("eviction", status=201)}
     assert {one.rpartition("/")[0] for one in evicted} == {"leeway-acceptance"}
     assert left(sandbox) == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("given", "skipped"),
+    [
+        (("role", "1.32", True, True), set()),
+        (("role", "1.33", True, True), {"al2"}),
+        (("", "1.32", True, True), {"fis", "spot"}),
+        (("role", "1.32", False, False), {"windows2022"}),
+        (("role", "1.32", True, False), {"windows2022"}),
+    ],
+)
+def test_what_a_cluster_cannot_prove_is_skipped_with_the_reason(
+    given: tuple[str, str, bool, bool], skipped: set[str]
+) -> None:
+    role, version, has_class, gives_addresses = given
+    found = why_skipped(
+        role, version, has_windows_class=has_class, gives_windows_addresses=gives_addresses
+    )
+    assert found.keys() == skipped
+    of = {one.name: one.skip for one in stages(SUBJECTS, found)}
+    assert {name for name, why in of.items() if why} == {
+        "rebalance group" if one == "fis" else one for one in skipped
+    }
 
 
 def test_each_family_has_its_stages() -> None:
@@ -137,6 +167,19 @@ def test_nothing_is_launched_without_consent(sandbox: Sandbox) -> None:
     code, _, err = run(sandbox)
     assert (code, "Nothing was launched in cluster" in err) == (1, True)
     assert left(sandbox) == NOTHING
+
+
+def test_costs_that_are_declined_separately_skip_their_subject(sandbox: Sandbox) -> None:
+    ours, theirs = pty.openpty()
+    process = command(sandbox, "--only", "windows2022", "-o", "json", stdin=theirs)
+    os.write(ours, b"y\nn\n")
+    out, err = process.communicate(timeout=SECONDS)
+    for end in (ours, theirs):
+        os.close(end)
+    assert process.returncode == 0, err
+    assert "The two Windows nodes cost up to" in err
+    (stage,) = json.loads(out)["stages"]
+    assert (stage["name"], stage["skipped"]) == ("windows2022", "its costs were declined")
 
 
 @pytest.mark.parametrize(

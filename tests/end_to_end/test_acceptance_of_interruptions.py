@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from uuid import uuid4
 
 import pytest
 from leeway_sandbox.provisioning import client
@@ -80,7 +81,7 @@ def role_for(service: str, sandbox: Sandbox) -> str:
     """Create a role that a service may assume, and return its ARN."""
     trust = {"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}
     created = client("iam", sandbox.aws_url).create_role(
-        RoleName=service.replace(".", "-"),
+        RoleName=f"{service.replace('.', '-')}-{uuid4().hex[:8]}",
         AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [trust]}),
     )
     return str(created["Role"]["Arn"])

@@ -53,7 +53,6 @@ DELIVERIES = {
     "the hook comes before the warning": Case(
         (delivering(WARNING, latency=4),), ended_by_group=True, groups=("hooked",)
     ),
-    "the warning is 30 s late": Case(late=30),
     "the warning is 90 s late": Case(late=90),
     "the warning comes when its deadline has passed": Case(late=117, doomed=True),
     "the warning comes when EC2 has taken the instance": Case(late=125, doomed=True),

@@ -217,4 +217,6 @@ def test_manifests_become_pause_pods_and_replicas_and_are_reverted(
     start_anew(sandbox)
     tick_until(sandbox, lambda: size(kube, "office-warm", "leeway-headroom") is None)
     tick_until(sandbox, lambda: size(kube, "reports", "default") == 1)
-    assert used(sandbox, "KeepHeadroomRole") == granted("leeway-headroom", buffer, target)
+    assert used(sandbox, "KeepHeadroomRole") == granted(
+        "leeway-headroom", "leeway-headroom-priorities", buffer, target
+    )

@@ -1,24 +1,48 @@
 """A Spot interruption, from EventBridge to the last Kubernetes Event."""
 
 import time
-from collections import Counter
+from dataclasses import dataclass
 
 import pytest
 from leeway.interruption.reasons import NOTICE_REJECTED
 
 from tests.end_to_end.environment import Environment, Journal, events_about
 
+REPLACED = {"hooked": "terminate-in-group", "plain": "detach"}
 
-@pytest.mark.parametrize("group", ["hooked", "plain"])
+
+@dataclass(frozen=True)
+class Interrupted:
+    """The instance and the node of each group, and what happened until both had ended."""
+
+    nodes: dict[str, tuple[str, str]]
+    seen: Journal
+
+
+@pytest.fixture(scope="module")
+def interrupted(env: Environment) -> Interrupted:
+    """Interrupt a node of each group."""
+    nodes = {group: env.unused_nodes(1, group).popitem() for group in REPLACED}
+    instances = {instance for instance, _ in nodes.values()}
+    since = time.time()
+    env.interrupt([*instances])
+
+    def ended(seen: Journal) -> bool:
+        states = seen.of("instance-state", state="terminated")
+        return instances <= {entry["instance"] for entry in states}
+
+    env.until(since, ended)
+    env.until(since, lambda seen: not seen.running(instances))
+    return Interrupted(nodes, env.since(since))
+
+
+@pytest.mark.parametrize("group", REPLACED)
 def test_a_node_is_cordoned_replaced_and_drained_before_ec2_reclaims_it(
-    env: Environment, group: str
+    interrupted: Interrupted, group: str
 ) -> None:
-    (instance, node) = env.unused_nodes(1, group).popitem()
-    seen = env.interrupt([instance])
+    (instance, node), seen = interrupted.nodes[group], interrupted.seen
     (outcome,) = seen.outcomes(instance)
-    assert outcome["result"] == "drained"
-    assert outcome["replacement"] == {"hooked": "terminate-in-group", "plain": "detach"}[group]
-    assert seen.of("node-cordoned", node=node)
+    assert (outcome["result"], outcome["replacement"]) == ("drained", REPLACED[group])
     assert seen.of("node-tainted", node=node)
     assert not seen.died([node])
     launched = seen.of("instance-state", state="pending", group=group)
@@ -29,38 +53,28 @@ def test_a_node_is_cordoned_replaced_and_drained_before_ec2_reclaims_it(
     assert min(evicted) >= cordoned
 
 
-def test_the_terminate_hook_is_answered_with_continue(env: Environment) -> None:
-    (instance,) = env.unused_nodes(1, "hooked")
-    since = time.time()
-    seen = env.interrupt([instance])
-    env.until(since, lambda now: "CONTINUE" in answers(now, instance))
-    assert answers(env.since(since), instance) == ["begun", "CONTINUE"]
+def test_the_terminate_hook_is_answered_with_continue(interrupted: Interrupted) -> None:
+    (instance, _), seen = interrupted.nodes["hooked"], interrupted.seen
+    answers = [e["outcome"] for e in seen.of("lifecycle-action", instance=instance)]
+    assert answers == ["begun", "CONTINUE"]
     # A hook that begins after the outcome is answered too, and the outcome does not name it.
     assert {hook for one in seen.outcomes(instance) for hook in one["hooks"]} <= {"leeway-drain"}
 
 
-def answers(seen: Journal, instance: str) -> list[str]:
-    return [e["outcome"] for e in seen.of("lifecycle-action", instance=instance)]
-
-
-def test_a_detached_instance_is_terminated_after_its_drain(env: Environment) -> None:
-    (instance,) = env.unused_nodes(1, "plain")
-    seen = env.interrupt([instance])
+def test_a_detached_instance_is_terminated_after_its_drain(interrupted: Interrupted) -> None:
+    (instance, _), seen = interrupted.nodes["plain"], interrupted.seen
     assert seen.outcomes(instance)[0]["terminated"] is True
     assert seen.of("instance-state", instance=instance, state="shutting-down")
     assert not seen.of("reclaimed", instance=instance)
 
 
+@pytest.mark.parametrize("group", REPLACED)
 def test_the_outcome_is_a_log_line_a_leeway_event_and_a_kubernetes_event(
-    env: Environment,
+    env: Environment, interrupted: Interrupted, group: str
 ) -> None:
-    (instance, node) = env.unused_nodes(1).popitem()
-    seen = env.interrupt([instance])
-    logs = [e for e in seen.of("logs") if isinstance(e["line"], dict)]
-    (entry,) = (
-        e for e in logs if e["line"].get("instance") == instance and "replacement" in e["line"]
-    )
-    line = entry["line"]
+    (instance, node), seen = interrupted.nodes[group], interrupted.seen
+    logs = [e["line"] for e in seen.of("logs") if isinstance(e["line"], dict)]
+    (line,) = (x for x in logs if x.get("instance") == instance and "replacement" in x)
     assert (line["result"], line["kind"]) == ("drained", "spot-interruption")
     assert 0 <= line["seconds_to_cordon"] <= line["seconds_to_end"]
     events = [e for e in seen.of("put-events") if e["detail"].get("instance") == instance]
@@ -70,15 +84,12 @@ def test_the_outcome_is_a_log_line_a_leeway_event_and_a_kubernetes_event(
     assert "pods evicted" in (event.message or "")
 
 
-def test_the_same_notice_three_times_is_one_retirement(env: Environment) -> None:
-    (instance, node) = env.unused_nodes(1).popitem()
-    since = time.time()
-    env.sandbox.interrupt([instance], late=60, copies=3)
-    seen = env.wait([instance], since)
-    assert len(seen.outcomes(instance)) == 1
-    accepted = Counter(e["uid"] for e in seen.of("eviction", node=node) if e["status"] == 201)
-    assert set(accepted.values()) == {1}
-    assert seen.attempts(instance) == [1]
+def test_events_that_a_retirement_causes_start_no_other_retirement(
+    interrupted: Interrupted,
+) -> None:
+    for instance, _ in interrupted.nodes.values():
+        assert len(interrupted.seen.outcomes(instance)) == 1
+        assert interrupted.seen.attempts(instance) == [1]
 
 
 def test_an_instance_of_another_cluster_is_ignored_with_a_log_line(env: Environment) -> None:
@@ -116,19 +127,3 @@ def test_a_malformed_notice_goes_to_the_dead_letter_queue(env: Environment) -> N
     errors = [line["message"] for line in lines if line.get("result") == "MalformedNotice"]
     assert errors == [str(NOTICE_REJECTED(error="detail.instance-id: field required"))] * 3
     assert len(seen.of("dead-letter")) == 1
-
-
-def terminated(seen: Journal) -> set[str]:
-    return {entry["instance"] for entry in seen.of("instance-state", state="terminated")}
-
-
-def test_events_that_a_retirement_causes_start_no_other_retirement(env: Environment) -> None:
-    nodes = env.unused_nodes(1, "plain") | env.unused_nodes(1, "hooked")
-    since = time.time()
-    env.interrupt(list(nodes))
-    env.until(since, lambda seen: set(nodes) <= terminated(seen))
-    time.sleep(1)
-    seen = env.since(since)
-    assert [len(seen.outcomes(instance)) for instance in nodes] == [1, 1]
-    for instance in nodes:
-        assert seen.attempts(instance) == [1]

@@ -31,17 +31,7 @@ from tests.end_to_end.provisioning import (
 from tests.end_to_end.rights import check_calls_are_granted
 from tests.launch.pools import pool, with_class
 
-REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
-    "no-image": ("PoolSettingWrong", {"amiSelectorTerms": [{"id": "ami-0123456789abcdef0"}]}),
-    "lost-image": ("LaunchRefused", {"amiSelectorTerms": [{"alias": "bottlerocket@latest"}]}),
-    "no-role": ("LaunchRefused", {"role": None, "instanceProfile": "without-role"}),
-    "large": ("PoolSettingWrong", {"userData": "#!/bin/bash\n" + "x" * 16_384}),
-}
-"""The code and the node class of each pool from which nothing can be launched."""
-
 CLASSES: dict[str, dict[str, Any]] = {
-    **{name: spec for name, (_, spec) in REFUSED.items()},
-    "full": {"subnetSelectorTerms": [{"tags": {"discovery": "full"}}]},
     "invalid-template": {"detailedMonitoring": True},
     "broken": {"metadataOptions": {"httpEndpoint": "disabled"}},
     **{
@@ -181,34 +171,6 @@ def test_a_fleet_whose_answer_is_lost_is_launched_once(
     lost.until_all_run()
 
 
-def test_subnets_without_addresses_are_the_reason(sandbox: Sandbox, case: Begin) -> None:
-    full = case("full")
-    ec2 = client("ec2", sandbox.aws_url)
-    (vpc,) = ec2.describe_vpcs(Filters=[{"Name": "is-default", "Values": ["true"]}])["Vpcs"]
-    taken = []
-    for number, zone in enumerate(("us-east-1a", "us-east-1b")):
-        subnet = ec2.create_subnet(
-            VpcId=vpc["VpcId"], CidrBlock=f"172.31.255.{16 * number}/28", AvailabilityZone=zone
-        )["Subnet"]
-        ec2.create_tags(
-            Resources=[subnet["SubnetId"]], Tags=[{"Key": "discovery", "Value": "full"}]
-        )
-        for _ in range(subnet["AvailableIpAddressCount"] - (1 if number == 0 else 0)):
-            interface = ec2.create_network_interface(SubnetId=subnet["SubnetId"])
-            taken.append(interface["NetworkInterface"]["NetworkInterfaceId"])
-    full.need(3)
-    assert full.runs(1) == [1]
-    assert "SubnetWithoutAddresses" in full.shown()
-    full.check_told("SubnetWithoutAddresses", pods=2)
-    assert full.runs(2) == [0, 0]
-    full.check_told("SubnetWithoutAddresses", pods=2)
-    full.check_launched(1)
-    for interface in taken[-2:]:
-        ec2.delete_network_interface(NetworkInterfaceId=interface)
-    assert full.runs() == [1, 0, 0]
-    full.check_launched(3)
-
-
 def test_a_launch_template_that_is_deleted_meanwhile_is_created_again(
     sandbox: Sandbox, case: Begin
 ) -> None:
@@ -276,32 +238,6 @@ def test_a_launch_template_that_ec2_refuses_is_the_reason(sandbox: Sandbox, case
     assert all("/dev/none" in str(one.message) for one in invalid.events())
     assert invalid.intents() == []
     invalid.check_launched(0)
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_settings_from_which_nothing_can_be_launched_are_the_reason(
-    sandbox: Sandbox, case: Begin, name: str
-) -> None:
-    refused = case(name)
-    if name == "lost-image":
-        deregister_bottlerocket(sandbox)
-    refused.need(2)
-    code, _ = REFUSED[name]
-    fleets = int(code == "LaunchRefused")
-    assert refused.runs() == [fleets] * 3
-    refused.check_told(code, pods=2)
-    assert len(refused.intents()) == 3 * fleets
-    refused.check_launched(0)
-
-
-def deregister_bottlerocket(sandbox: Sandbox) -> None:
-    """Remove the AMIs of Bottlerocket, whose SSM parameters stay."""
-    ec2 = client("ec2", sandbox.aws_url)
-    named = [{"Name": "name", "Values": ["bottlerocket-*"]}]
-    found = ec2.describe_images(Filters=named)["Images"]
-    assert found
-    for image in found:
-        ec2.deregister_image(ImageId=image["ImageId"])
 
 
 def test_nodes_that_never_join_are_terminated_and_pause_their_pool(

@@ -107,18 +107,6 @@ def test_a_paused_cluster_rebalances_no_node_and_replaces_an_interrupted_one(
     assert len(launched(world.since(since), "paused")) == 1
 
 
-def test_groups_do_not_use_pools_unless_the_manifest_allows_it(world: Replacing) -> None:
-    world.reports_no_capacity()
-    (instance, node) = world.unused_nodes(1, GROUP).popitem()
-    since, desired = time.time(), world.desired()
-    seen = world.interrupt([instance], late=60)
-    (outcome,) = seen.outcomes(instance)
-    assert (outcome["result"], outcome["replacement"]) == ("drained", "detach")
-    world.moved(SHARED, GROUP_SIZE, [node])
-    assert not launched(world.since(since), SHARED)
-    assert world.desired() == desired
-
-
 def test_an_interrupted_node_is_replaced_at_once_from_another_offering(
     world: Replacing,
     resumed: float,

@@ -203,14 +203,18 @@ def test_a_stopped_node_that_runs_again_is_restored_and_can_be_retired_again(
 
 @pytest.fixture
 def small(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Environment]:
-    """A small cluster with the Cluster manifest of the test's parameter."""
+    """A small cluster with the Cluster manifest of the test's parameter. Its functions use the
+    address that the sandbox advertises for containers."""
     world = Scenario(
         cluster="small",
         groups=(Group(EKS_GROUP, SMALL, terminate_hook=True),),
         workloads=(deployment("web", 2 * SMALL, 5),),
     )
     options = {"lambda": ["--retry-delay", "1"]}
-    with Sandbox.start(world, state_dir=tmp_path, options=options) as sandbox:
+    address = "127.0.0.2"
+    with Sandbox.start(
+        world, state_dir=tmp_path, options=options, host=address, advertise=address
+    ) as sandbox:
         say(sandbox, **request.param)
         yield Environment(sandbox)
 

@@ -6,13 +6,17 @@ from typing import Any
 
 import pytest
 import yaml
-from leeway.headroom.pause_pods import deployment_object
-from leeway.headroom.plan import ScaleTarget
+from leeway.headroom.pause_pods import IMAGE, deployment_object
+from leeway.headroom.plan import ScaleTarget, template_pods
 from leeway.headroom.windows import size_at
 from leeway.manifests.headroom import CapacityBuffer, Headroom
 from leeway.manifests.reading import Reading, read_manifests
 from leeway.manifests.scaled_object import ScaledObject
+from leeway.selection.resources import Resources
 
+from tests.rbac.test_admission import kept_away
+
+DIGEST = IMAGE.partition("@")[2]
 USERS = Path(__file__).parent / "users"
 CRON = {
     "timezone": "Asia/Seoul",
@@ -48,6 +52,11 @@ def headroom(**buffer: Any) -> dict[str, Any]:
             "buffers": [{"name": "small", "pod": {"requests": {"cpu": 1}}, "replicas": 1, **buffer}]
         },
     }
+
+
+def placed(**where: Any) -> dict[str, Any]:
+    """A buffer whose pods have a place."""
+    return {"pod": {"requests": {"cpu": 1}, **where}}
 
 
 def capacity_buffer(**spec: Any) -> dict[str, Any]:
@@ -211,10 +220,77 @@ def test_a_headroom_gives_the_same_pause_pods_as_a_manual_deployment() -> None:
         ({"pod": {"requests": {"cpu": "1x"}}}, "pod.requests.cpu: expected a quantity"),
         ({"pod": {"requests": {"cpu": -1}}}, "pod.requests.cpu: expected an amount that is not"),
         ({"name": "Small"}, "buffers[0].name"),
+        (placed(labels={"app": "web"}), "buffers[0].pod.labels: unknown field"),
+        (placed(tolerations=[{"operator": "Exists"}]), "pod.tolerations: expected the key of"),
+        (
+            placed(tolerations=[{"key": "leeway.sh/retiring", "operator": "Exists"}]),
+            "pod.tolerations: expected the key of a pool's taint, got leeway.sh/retiring",
+        ),
+        (
+            placed(affinity=kept_away(topologyKey="topology.kubernetes.io/zone")),
+            "pod.affinity: podAntiAffinity: expected topologyKey kubernetes.io/hostname",
+        ),
+        (placed(affinity=kept_away("preferred", namespaceSelector={})), "without namespaces and"),
+        (placed(affinity={"podAntiAffinity": ["x"]}), "pod.affinity: expected an affinity, as in"),
     ],
 )
 def test_an_invalid_headroom_is_refused_with_its_field(buffer: dict[str, Any], said: str) -> None:
     assert said in refusal(headroom(**buffer))
+
+
+@pytest.mark.parametrize(
+    ("image", "accepted"),
+    [
+        (IMAGE, True),
+        ("registry.k8s.io/pause:3.9", True),
+        (f"registry.k8s.io/pause@{DIGEST}", True),
+        (f"mirror.example.com:5000/kubernetes/pause@{DIGEST}", True),
+        (f"mirror.example.com/pause:3.10@{DIGEST}", True),
+        ("registry.k8s.io/pause", False),
+        ("evil.example.com/pause:latest", False),
+        (f"evil.example.com/pause@sha256:{'0' * 64}", False),
+        (f"evil.example.com/bash@{DIGEST}", False),
+        ("registry.k8s.io.example.com/pause:3.10", False),
+        (f"{IMAGE}\n", False),
+    ],
+)
+def test_pause_pods_have_an_image_that_only_pauses(image: str, accepted: bool) -> None:
+    document = headroom()
+    document["spec"]["image"] = image
+    reading = read(document)
+    assert bool(reading.written) is accepted
+    assert accepted or "spec.image: expected registry.k8s.io/pause" in str(reading.problems[0])
+
+
+def test_pause_pods_may_run_on_every_pool() -> None:
+    where = {
+        "nodeSelector": {"karpenter.sh/nodepool": "gpu"},
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+        "affinity": kept_away(),
+    }
+    (written,) = read(headroom(**placed(**where))).written
+    assert isinstance(written.manifest, Headroom)
+    (buffer,) = written.manifest.buffers()
+    template = deployment_object(buffer.pods, 1)["spec"]["template"]
+    assert where.items() <= template["spec"].items()
+    ours = {"app.kubernetes.io/managed-by": "leeway", "leeway.sh/headroom": "office-small"}
+    assert template["metadata"] == {"labels": ours}
+
+
+def test_pods_of_a_template_lose_what_pause_pods_may_not_have() -> None:
+    gpu = {"key": "nvidia.com/gpu", "operator": "Exists"}
+    nodes: dict[str, Any] = {
+        "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}
+    }
+    manifest = read(capacity_buffer(podTemplateRef={"name": "a"}, replicas=1)).written[0].manifest
+    assert isinstance(manifest, CapacityBuffer)
+    wide = {**nodes, **kept_away(topologyKey="topology.kubernetes.io/zone")}
+    spec = {"tolerations": [gpu, {"operator": "Exists"}], "affinity": wide}
+    pods = template_pods(manifest.template_buffer(), spec, Resources())
+    assert (pods.tolerations, pods.affinity) == ((gpu,), nodes)
+    narrow = {**nodes, **kept_away()}
+    pods = template_pods(manifest.template_buffer(), {"affinity": narrow}, Resources())
+    assert pods.affinity == narrow
 
 
 def test_buffers_with_the_same_name_are_refused() -> None:

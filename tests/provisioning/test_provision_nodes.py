@@ -15,7 +15,7 @@ from leeway.notices import NoticeKind
 from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.cluster_state import ClaimedNode, UnreadableObject, WaitingPod
 from leeway.provisioning.kept_objects import OBJECT_NOT_READABLE
-from leeway.provisioning.tell import KEPT_FOR
+from leeway.provisioning.tell import KEPT_FOR, MOST_EVENTS
 from leeway.retirement.record import NODE_DELETED, RETIREMENT, ReturnTerms
 from leeway.selection.labels import NODEPOOL, ZONE
 from leeway.selection.offers.catalog import Catalog
@@ -315,19 +315,31 @@ def test_an_idle_run_does_not_read_ec2(buying: Buying) -> None:
     assert not report.launch_problems
 
 
-def test_two_thousand_pods_that_fit_nowhere_have_one_event_each(buying: Buying) -> None:
-    huge = pods(2000, cpu=900_000, name="huge")
+def test_pods_that_fit_nowhere_have_one_event_each_in_the_end(buying: Buying) -> None:
+    huge = pods(450, cpu=900_000, name="huge")
     buying.wait_for_nodes(*huge)
-    for _ in range(3):
-        report = buying.run()
+    left = []
+    for _ in range(4):
+        left.append(buying.run().without_event)
         buying.time += timedelta(minutes=1)
-    assert len(report.without_node) == 2000
-    assert buying.events.calls == len(buying.events.existing) == 2000
+    assert left == [250, 50, 0, 0]
+    assert buying.events.calls == len(buying.events.existing) == 450
     told = buying.events.existing.values()
     assert {one.reason for one in told} == {"RequestTooLarge"}
     assert {one.uid for one in told} == {f"uid-{pod.name}" for pod in huge}
-    (group,) = buying.statuses["prod"].without_node
-    assert (group.count, len(group.some)) == (2000, 5)
+
+
+def test_thirty_thousand_pods_lead_to_two_hundred_events_a_minute(buying: Buying) -> None:
+    buying.wait_for_nodes(*pods(30_000, cpu=900_000, name="huge"))
+    for seconds in (0, 10, 20, 60):
+        buying.time += timedelta(seconds=seconds)
+        report = buying.run()
+        assert len(report.without_node) == 30_000
+        assert buying.events.calls == MOST_EVENTS * (2 if seconds == 60 else 1)
+    status = buying.statuses["prod"]
+    (group,) = status.without_node
+    assert (group.count, len(group.some)) == (30_000, 5)
+    assert status.without_event == 30_000 - 2 * MOST_EVENTS
 
 
 def test_an_event_is_written_again_when_the_api_server_has_dropped_it(buying: Buying) -> None:

@@ -174,7 +174,7 @@ class Account:
         self._fail("index")
         return {name: one for name, one in self.index.items() if one.cluster == cluster}
 
-    def update(self, written: Iterable[InstanceFacts], removed: Iterable[str]) -> None:
+    def store(self, written: Iterable[InstanceFacts], removed: Iterable[str]) -> None:
         self._fail("update")
         for one in written:
             self.index[one.instance] = one

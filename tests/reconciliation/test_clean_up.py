@@ -381,15 +381,6 @@ def test_an_instance_without_an_item_in_the_index_is_cleaned_up_by_both_runs() -
         assert [one.result for one in report.clean_ups] == [CleanUpResult.CLEANED]
 
 
-def test_a_late_notice_of_an_instance_that_ec2_does_not_know_cleans_up() -> None:
-    forgotten = terminated(instances_=[], fresh={})
-    (report,) = forgotten.reconciliation().run(SINGLE)
-    assert [(one.result, one.detached) for one in report.clean_ups] == [
-        (CleanUpResult.CLEANED, ("shop/data-0",))
-    ]
-    assert forgotten.clusters["prod"].deleted == [(OURS.private_dns_name, 0)]
-
-
 def test_an_instance_that_ec2_knows_and_does_not_list_keeps_its_node() -> None:
     unlisted = terminated(instances_=[], fresh={OURS.instance: "running"})
     assert [one.result for one in run(unlisted).clean_ups] == [CleanUpResult.KEPT]

@@ -19,8 +19,6 @@ from leeway.notices import InterruptionAction, LifecycleHook, NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy
 from leeway.ports.aws import HookResult
 from leeway.reconciliation.find_lost_events import INSTANCE_CONCURRENCY
-from leeway.retirement.reasons import SUCCESSOR_FOUND
-from leeway.retirement.record import Method, ReplacementIntent, Retirement
 
 from tests.fakes.cluster_leftovers import LeftoversInMemory
 from tests.reconciliation.account import (
@@ -30,6 +28,7 @@ from tests.reconciliation.account import (
     observed,
     run,
 )
+from tests.reconciliation.lost_notices import left_running
 from tests.retirement.retirements import HOOK, NOTICED, at, take
 
 
@@ -38,7 +37,7 @@ def test_lost_events_of_hooks_interruptions_and_detached_instances_are_received(
     detached = DETACHED
     silent = Account(
         [observed(waiting), observed(marked), observed(detached)],
-        records=[left_running()],
+        records=[LEFT_RUNNING],
         interruptions_=[
             ObservedInterruption(marked.instance, InterruptionAction.TERMINATE, NOTICED)
         ],
@@ -50,6 +49,7 @@ def test_lost_events_of_hooks_interruptions_and_detached_instances_are_received(
         marked.instance: NoticeKind.SPOT_INTERRUPTION,
         detached.instance: NoticeKind.REBALANCE,
     }
+    assert Action.RETIRE in silent.begun, "the detached instance is retired under any policy"
     assert len(report.findings) == 3
     assert all(found.done.startswith("Leeway handled the") for found in report.findings)
 
@@ -251,24 +251,7 @@ def test_an_interruption_of_an_instance_that_does_not_run_is_ignored() -> None:
 
 
 DETACHED = facts(4, owner=Owner(OwnerKind.NONE))
-
-
-def left_running(**changes: Any) -> Retirement:
-    """A retirement that detached its instance, and ended without terminating it."""
-    intent = ReplacementIntent(
-        method=Method.DETACH,
-        reason=SUCCESSOR_FOUND("The group launched it after the replacement was requested."),
-        requested_at=NOTICED,
-        group="ng",
-        to_terminate=True,
-    )
-    ended = {
-        "facts": DETACHED,
-        "phase": Phase.FINISHED,
-        "ended_at": NOTICED,
-        "replacement_intent": intent,
-    }
-    return take(None, NoticeKind.REBALANCE, "n-1").record.model_copy(update=ended | changes)
+LEFT_RUNNING = left_running(facts=DETACHED)
 
 
 def test_tags_of_an_instance_outside_any_group_do_not_end_it() -> None:
@@ -276,67 +259,39 @@ def test_tags_of_an_instance_outside_any_group_do_not_end_it() -> None:
     tagged = Account([observed(DETACHED)])
     assert run(tagged).findings == []
     assert tagged.received == []
-    other = left_running(replacement_intent=None)
+    other = left_running(facts=DETACHED, replacement_intent=None)
     retired = Account([observed(DETACHED)], records=[other])
     retired.records_open = False
     assert run(retired).findings == []
 
 
-def test_a_detached_instance_that_still_runs_is_retired_again() -> None:
-    left = Account([observed(DETACHED)], records=[left_running()])
-    (found,) = run(left).findings
-    assert found.reason.code == "RetiredInstanceRuns"
-    assert [notice.kind for notice in left.received] == [NoticeKind.REBALANCE]
-    assert left.begun == [Action.RETIRE]
-
-
 def test_the_state_of_a_detached_instance_is_read_by_its_id() -> None:
-    renamed = Account([], records=[left_running()], fresh={DETACHED.instance: "running"})
+    renamed = Account([], records=[LEFT_RUNNING], fresh={DETACHED.instance: "running"})
     run(renamed)
     assert [notice.kind for notice in renamed.received] == [NoticeKind.REBALANCE]
     assert renamed.state_reads == [[DETACHED.instance]]
 
 
 def test_a_detached_instance_that_has_ended_since_the_list_is_not_drained_again() -> None:
-    listed = Account([observed(DETACHED)], records=[left_running()])
+    listed = Account([observed(DETACHED)], records=[LEFT_RUNNING])
     listed.fresh[DETACHED.instance] = "shutting-down"
     run(listed)
     assert [notice.state for notice in listed.received] == ["shutting-down"]
 
 
 def test_a_detached_instance_that_is_in_a_group_again_is_kept() -> None:
-    kept = Account([observed(DETACHED, group="others")], records=[left_running()])
+    kept = Account([observed(DETACHED, group="others")], records=[LEFT_RUNNING])
     assert run(kept).findings == []
 
 
 def test_a_dry_run_does_not_retire_a_detached_instance_again() -> None:
     left = Account(
-        [observed(DETACHED)], records=[left_running()], policy=ClusterPolicy(dry_run=True)
+        [observed(DETACHED)],
+        records=[LEFT_RUNNING],
+        policy=ClusterPolicy(dry_run=True),
     )
     run(left)
     assert left.received == []
-
-
-def test_a_repeated_finding_has_the_same_event_id() -> None:
-    silent = Account([observed()], hooks=[ObservedHook(OURS.instance, HOOK, launching=False)])
-    run(silent)
-    run(silent)
-    first, second = silent.received
-    assert first.id == second.id
-
-
-def test_a_hook_of_a_dry_run_is_handled_after_the_dry_run_ends() -> None:
-    record = take(None, NoticeKind.TERMINATE_HOOK, "n-1", hook=HOOK).record
-    dry_run = record.model_copy(update={"facts": OURS, "phase": Phase.FINISHED})
-    waiting = Account([observed()], hooks=[ObservedHook(OURS.instance, HOOK, launching=False)])
-    waiting.records = [dry_run]
-    waiting.policy = ClusterPolicy(dry_run=True)
-    run(waiting)
-    assert waiting.received == []
-    waiting.policy = ClusterPolicy()
-    run(waiting)
-    assert [n.hook for n in waiting.received] == [HOOK]
-    assert waiting.answers == []
 
 
 def test_a_lost_answer_to_a_hook_is_repeated() -> None:
@@ -350,17 +305,6 @@ def test_a_lost_answer_to_a_hook_is_repeated() -> None:
     waiting.hook_over = True
     assert ["does not wait" in found.done for found in run(waiting).findings] == [True]
     assert report.problems == []
-
-
-def test_a_hook_that_waits_days_after_its_answer_starts_a_new_attempt() -> None:
-    record = take(None, NoticeKind.TERMINATE_HOOK, "n-1", hook=HOOK).record
-    ended = at(record.model_copy(update={"facts": OURS, "ended_at": NOTICED}), Phase.FINISHED)
-    waiting = Account([observed()], hooks=[ObservedHook(OURS.instance, HOOK, launching=False)])
-    waiting.records, waiting.records_open = [ended], False
-    waiting.now_ = NOTICED + timedelta(days=3)
-    run(waiting)
-    assert waiting.answers == []
-    assert [notice.hook for notice in waiting.received] == [HOOK]
 
 
 def test_a_lost_start_is_repeated_for_the_same_attempt() -> None:

@@ -206,12 +206,6 @@ def test_a_group_with_a_foreign_hook_terminates_the_drained_instance_itself() ->
     assert (beside.method, beside.before) == (Method.LAUNCH, False)
 
 
-def test_capacity_rebalancing_does_not_follow_scheduled_changes() -> None:
-    facts = group(**HOOKED, capacity_rebalance=True)
-    assert before_drain(facts).method is Method.LEFT_TO_OWNER
-    assert before_drain(facts, NoticeKind.SCHEDULED_CHANGE).method is Method.LAUNCH
-
-
 def test_the_reason_names_zones_and_scale_in_protection() -> None:
     zones = ("us-east-1a", "us-east-1b", "us-east-1c")
     reason = before_drain(group(**HOOKED, zones=zones, protected=True)).reason

@@ -404,13 +404,7 @@ def test_a_refused_termination_is_tried_again_by_reconcile() -> None:
 
 def test_an_interruption_takes_over_and_nothing_is_bought_twice() -> None:
     fakes = of_pool(starts_in=None)
-
-    def interrupts(step: str) -> None:
-        if step == "check-successor-3" and fakes.record.attempt == 1:
-            record = take(fakes.record, INTERRUPTION, "n-2", after=30).record
-            fakes.record = record.model_copy(update={"facts": OF_POOL})
-
-    fakes.steps.before_step = interrupts
+    fakes.steps.before_step = lambda step: _supersede(fakes, step)
     assert fakes.run_attempt(1) is None
     assert fakes.record.phase is Phase.NOTICED
     outcome = next_attempt(fakes)

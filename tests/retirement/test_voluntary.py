@@ -448,13 +448,3 @@ def test_a_group_with_capacity_rebalancing_and_a_foreign_hook_is_not_waited_for(
         "no notice would come when the group terminates it"
     )
     assert outcome.replacement == "left-to-owner"
-
-
-def test_a_group_with_a_foreign_hook_terminates_the_drained_instance_itself() -> None:
-    fakes = rebalanced(hooks=(), overrides={"foreign_terminate_hooks": ("cmdb",)})
-    assert retire(fakes).result is RetirementResult.DRAINED
-    assert fakes.actions.order_of("launch", "evict", "terminate and decrement", "detach") == [
-        "launch",
-        "evict",
-        "terminate and decrement",
-    ]

@@ -1,35 +1,20 @@
 """Derives what a function can call from its code: AWS actions, and reports.
 
 It starts at the handler and follows names from definition to definition. A method is reached if
-its class is, and if reached code uses its name on an object that may have this class.
+its class is, and if reached code uses its name as an attribute, of whatever object.
 """
 
 import ast
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
+from typing import NamedTuple
 
 import boto3
 from leeway.table import Table
 
-from tests.template.kinds import (
-    PROPERTIES,
-    ROOT,
-    Place,
-    Scope,
-    definition_of,
-    file_of,
-    foreign_bases,
-    lineage,
-    marks_of,
-    may_be,
-    methods_of,
-    module_of,
-    names_imported,
-    place_in,
-    place_of,
-)
-
-__all__ = ["IAM_NAMES", "ROOT", "actions_reached_by", "reports_reached_by"]
+ROOT = Path(__file__).parents[2]
+LAYER = ROOT / "layers" / "leeway"
 
 PROBES = "leeway.wiring.probes"
 """It serves all functions, and asks for rights that others give: test_probes.py compares them."""
@@ -40,9 +25,6 @@ IAM_NAMES = {
 }
 """Operations whose permission has another name."""
 
-TABLE = Place("leeway.table", "Table")
-RECORD = Place("leeway.table", "Record")
-IN_DYNAMODB = Place("leeway.aws.table", "DynamoTable")
 OPERATIONS_OF_THE_TABLE = {
     "change": "BatchWriteItem",
     "delete": "DeleteItem",
@@ -55,27 +37,96 @@ OPERATIONS_OF_THE_TABLE = {
 """The operation of each method of the table. `claim` calls `put`."""
 assert {*OPERATIONS_OF_THE_TABLE, "claim"} == {m for m in vars(Table) if not m.startswith("_")}
 
-TELEMETRY = Place("leeway.telemetry", "Telemetry")
-"""The base of the classes of reports."""
-
 IMPORTED_BY_NAME = "leeway.manifests"
 """Its `Kind` names models and converters in texts: `module:name`."""
 
-CALL_NOTHING = {"ABC", "BaseModel", "Exception", "Protocol", "StrEnum", "ValueError"}
-"""Classes of libraries that do not call methods of their subclasses by name."""
 
-OF_PYTHON = PROPERTIES | {
-    "abstractmethod",
-    "classmethod",
-    "contextmanager",
-    "overload",
-    "staticmethod",
-}
-"""Decorators that do not make a library call the method."""
+class Place(NamedTuple):
+    """A definition at the top level of a module."""
 
-ANYTHING = Place("", "")
-DATA = Place("", "data")
-"""Objects of unknown classes. Attributes of DATA are no methods, but may be properties."""
+    module: str
+    name: str
+
+
+TABLE = Place("leeway.table", "Table")
+IN_DYNAMODB = Place("leeway.aws.table", "DynamoTable")
+TELEMETRY = Place("leeway.telemetry", "Telemetry")
+"""The base of the classes of reports."""
+
+
+class Module:
+    """The definitions and imports of a module. Imports for types count: annotations are skipped."""
+
+    def __init__(self, module: str) -> None:
+        self.imports: dict[str, Place] = {}
+        self.definitions: dict[str, list[ast.stmt]] = {}
+        self.run_on_import: list[ast.stmt] = []
+        tree = ast.parse(file_of(module).read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("leeway"):
+                for alias in node.names:
+                    below = f"{node.module}.{alias.name}"
+                    is_module = file_of(below).exists()
+                    place = Place(below, "") if is_module else Place(str(node.module), alias.name)
+                    self.imports[alias.asname or alias.name] = place
+        for statement in tree.body:
+            match statement:
+                case ast.Import() | ast.ImportFrom():
+                    continue
+                case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                    names = {name}
+                case ast.TypeAlias(name=ast.Name(id=name)):
+                    names = {name}
+                case ast.Assign() | ast.AnnAssign():
+                    stored = (n for n in ast.walk(statement) if isinstance(n, ast.Name))
+                    names = {n.id for n in stored if isinstance(n.ctx, ast.Store)}
+                case _:
+                    names = set()
+                    self.run_on_import.append(statement)
+            for name in names:
+                self.definitions.setdefault(name, []).append(statement)
+
+
+@cache
+def module_of(module: str) -> Module:
+    return Module(module)
+
+
+def file_of(module: str) -> Path:
+    """Return the file of a module of the layer or of a function."""
+    path = (ROOT if module.startswith("functions.") else LAYER).joinpath(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+@cache
+def place_of(module: str, name: str) -> Place | None:
+    """Return where a name of a module is defined; None if not in Leeway."""
+    found = module_of(module)
+    if name in found.definitions:
+        return Place(module, name)
+    held = found.imports.get(name)
+    return place_of(*held) if held and held.name else None
+
+
+def class_of(place: Place) -> ast.ClassDef:
+    (found,) = module_of(place.module).definitions[place.name]
+    assert isinstance(found, ast.ClassDef), place
+    return found
+
+
+def methods_of(place: Place) -> list[ast.FunctionDef]:
+    return [one for one in class_of(place).body if isinstance(one, ast.FunctionDef)]
+
+
+def bases_of(place: Place) -> list[Place | None]:
+    """Return the bases of a class; None for one of a library."""
+    named = [b.value if isinstance(b, ast.Subscript) else b for b in class_of(place).bases]
+    return [place_of(place.module, ast.unparse(one)) for one in named]
+
+
+def lineage(place: Place) -> list[Place]:
+    """Return a class and the classes of Leeway that it inherits from."""
+    return [place, *(one for base in bases_of(place) if base for one in lineage(base))]
 
 
 def actions_reached_by(function: str) -> set[str]:
@@ -100,9 +151,11 @@ class _Reach:
 
     def __init__(self, function: str) -> None:
         self.methods: set[tuple[Place, str]] = set()
-        self._used: dict[str, set[Place]] = {}
+        self._read: set[str] = set()
+        self._called: set[str] = set()
+        self._called_on_table: set[str] = set()
         self._classes: set[Place] = set()
-        self._adapters: dict[Place, tuple[str, ...]] = {}
+        self._adapters: dict[Place, list[str]] = {}
         self._seen: set[Place] = set()
         self._modules: set[str] = set()
         self._todo: list[Place] = []
@@ -113,8 +166,8 @@ class _Reach:
             while self._todo:
                 self._reach(self._todo.pop())
 
-    def _follow(self, place: Place) -> None:
-        if place not in self._seen and place.module != PROBES:
+    def _follow(self, place: Place | None) -> None:
+        if place and place not in self._seen and place.module != PROBES:
             self._seen.add(place)
             self._todo.append(place)
 
@@ -124,18 +177,15 @@ class _Reach:
         if place.module not in self._modules:
             self._modules.add(place.module)
             for statement in module.run_on_import:
-                self._scan(Scope(statement, place.module))
-        if place.name in module.imports:
-            self._follow(module.imports[place.name])
+                self._scan(statement, place.module)
         for found in module.definitions.get(place.name, ()):
-            if not isinstance(found, ast.ClassDef):
-                self._scan(Scope(found, place.module))
-                continue
-            self._classes.add(place)
-            fields = [one for one in found.body if not isinstance(one, ast.FunctionDef)]
-            keywords = [keyword.value for keyword in found.keywords]
-            for part in [*found.bases, *keywords, *found.decorator_list, *fields]:
-                self._scan(Scope(part, place.module, place))
+            if isinstance(found, ast.ClassDef):
+                self._classes.add(place)
+                fields = [one for one in found.body if not isinstance(one, ast.FunctionDef)]
+                for part in [*found.bases, *found.keywords, *found.decorator_list, *fields]:
+                    self._scan(part, place.module)
+            else:
+                self._scan(found, place.module)
 
     def _reach_methods(self) -> bool:
         """Scan the methods of reached classes that are used; return whether there are any."""
@@ -143,73 +193,63 @@ class _Reach:
             (place, method)
             for place in self._classes
             for method in methods_of(place)
-            if (place, method.name) not in self.methods and self._is_used(place, method)
+            if (place, method.name) not in self.methods
+            and (method.name.startswith("__") or self._is_used(place, method))
         ]
         for place, method in found:
             self.methods.add((place, method.name))
-            self._scan(Scope(method, place.module, place))
+            self._scan(method, place.module)
         return bool(found)
 
     def _is_used(self, place: Place, method: ast.FunctionDef) -> bool:
-        by_a_library = marks_of(method) - OF_PYTHON or foreign_bases(place) - CALL_NOTHING
-        if method.name.startswith("__") or by_a_library:
-            return True
-        used_on = self._used.get(method.name, set())
-        of_table = place == TABLE and method.name in OPERATIONS_OF_THE_TABLE
-        if ANYTHING in used_on and not of_table:
-            return True
-        if DATA in used_on and marks_of(method) & PROPERTIES:
-            return True
-        return any(may_be(place, on) for on in used_on - {ANYTHING, DATA})
+        """Whether the name of a method is used: called or passed on, or read of a property. The
+        table's methods have the names of those of dicts: they count on what is called a table."""
+        if place == TABLE and method.name in OPERATIONS_OF_THE_TABLE:
+            return method.name in self._called_on_table
+        return method.name in (self._read if method.decorator_list else self._called)
 
-    def _scan(self, scope: Scope) -> None:
+    def _scan(self, code: ast.AST, origin: str) -> None:
         """Follow the names and note the attributes that code uses."""
-        module = module_of(scope.module)
-        for node in _nodes(scope.code):
+        nodes = list(_nodes(code))
+        called = {one for node in nodes if isinstance(node, ast.Call) for one in _called_in(node)}
+        for node in nodes:
             match node:
-                case ast.Name(id=name) if name not in scope.parameters:
-                    self._follow(Place(scope.module, name))
-                case ast.ImportFrom():
-                    for name in names_imported(node):
-                        self._follow(Place(scope.module, name))
+                case ast.Name(id=name):
+                    self._follow(place_of(origin, name))
                 case ast.Constant(value=str() as text) if text.count(":") == 1:
-                    self._import_by_name(scope, text)
-                case ast.Attribute():
-                    if place := module.of_module(node):
-                        self._follow(place)
-                    elif ast.unparse(node.value) != "self._client()":
-                        self._use(node, scope)
-                case ast.Call():
-                    if services := _services_of(node, scope):
-                        self._add_adapter(node, scope, services)
+                    module, _, attribute = text.partition(":")
+                    by_name = Place(f"{IMPORTED_BY_NAME}.{module}", attribute)
+                    if origin.startswith(IMPORTED_BY_NAME) and file_of(by_name.module).exists():
+                        self._follow(by_name)
+                case ast.Attribute(value=held, attr=attribute):
+                    at = module_of(origin).imports.get(ast.unparse(held))
+                    if at and not at.name:
+                        self._follow(place_of(at.module, attribute))
+                    elif ast.unparse(held) != "self._client()":
+                        self._read.add(attribute)
+                        if node in called:
+                            self._called.add(attribute)
+                        if ast.unparse(held).endswith("table") or origin == TABLE.module:
+                            self._called_on_table.add(attribute)
+                case ast.Call(func=ast.Name(id=name)):
+                    self._add_adapter(place_of(origin, name), node, code)
 
-    def _import_by_name(self, scope: Scope, text: str) -> None:
-        name, _, attribute = text.partition(":")
-        place = Place(f"{IMPORTED_BY_NAME}.{name}", attribute)
-        if scope.module.startswith(IMPORTED_BY_NAME) and file_of(place.module).exists():
-            self._follow(place)
-
-    def _use(self, node: ast.Attribute, scope: Scope) -> None:
-        """Note the use of an attribute. The table's methods have the names of those of dicts: on an
-        object of an unknown class they count if they get a record."""
-        kinds = scope.kinds_of(node.value)
-        used_on = {place for kind in kinds or () if (place := place_in(kind))}
-        if kinds is None:
-            used_on = {DATA if node in scope.data else ANYTHING}
-            if node.attr in OPERATIONS_OF_THE_TABLE and _is_of_the_table(node, scope):
-                used_on.add(TABLE)
-        self._used.setdefault(node.attr, set()).update(used_on)
-
-    def _add_adapter(self, call: ast.Call, scope: Scope, services: tuple[str, ...]) -> None:
-        (kind,) = scope.kinds_of(call) or ()
-        place = place_in(kind)
-        assert place
-        assert self._adapters.setdefault(place, services) == services
+    def _add_adapter(self, place: Place | None, call: ast.Call, code: ast.AST) -> None:
+        """Note the services of an adapter's clients: `Adapter(partial(client, "ec2"), …)`."""
+        services: list[str] = []
+        for argument in call.args:
+            values: list[ast.expr] = [argument]
+            if isinstance(argument, ast.Name):
+                assigned = [one for one in ast.walk(code) if isinstance(one, ast.Assign)]
+                values = [a.value for a in assigned if ast.unparse(a.targets[0]) == argument.id]
+            found = {service for value in values for service in _services_in(value)}
+            services += found
+            assert len(found) < 2, ast.unparse(call)
+        if place and services:
+            assert self._adapters.setdefault(place, services) == services
 
     def actions(self) -> Iterator[str]:
         """Return the actions of the reached methods of adapters."""
-        for place in self._classes:
-            assert place in self._adapters or not _has_client(place), f"{place} has which client?"
         for name, operation in OPERATIONS_OF_THE_TABLE.items():
             if (TABLE, name) in self.methods:
                 yield f"dynamodb:{operation}"
@@ -235,26 +275,15 @@ def _nodes(code: ast.AST) -> Iterator[ast.AST]:
                 yield from _nodes(node)
 
 
-def _is_of_the_table(method: ast.Attribute, scope: Scope) -> bool:
-    """Whether a method gets the declaration of a record, in a call or by `partial`, or is called on
-    what has the table's name."""
-    calls = [node for node in ast.walk(scope.code) if isinstance(node, ast.Call)]
-    arguments = [one for call in calls if method in {call.func, *call.args} for one in call.args]
-    kinds = [kind for one in arguments for kind in scope.kinds_of(one) or ()]
-    return ast.unparse(method.value).endswith("table") or RECORD in map(place_in, kinds)
-
-
-def _services_of(call: ast.Call, scope: Scope) -> tuple[str, ...]:
-    """Return the services of an adapter's clients: `Adapter(partial(client, "ec2"), …)`."""
-    found = []
-    for argument in call.args:
-        values = scope.values_of(argument.id) if isinstance(argument, ast.Name) else [argument]
-        services = {service for value in values for service in _services_in(value)}
-        if not services:
-            break
-        (service,) = services
-        found.append(service)
-    return tuple(found)
+def _called_in(call: ast.Call) -> Iterator[ast.expr]:
+    """Return what a call calls or passes on to be called: `partial(cluster.nodes)`, `self._read`,
+    `Reports(logger).refreshed`. Other attributes among its arguments are data."""
+    yield call.func
+    for one in (*call.args, *(keyword.value for keyword in call.keywords)):
+        of_a_new_object = isinstance(one, ast.Attribute) and isinstance(one.value, ast.Call)
+        of_self = ast.unparse(one).startswith("self.")
+        if of_a_new_object or of_self or ast.unparse(call.func) == "partial":
+            yield one
 
 
 def _services_in(value: ast.expr) -> set[str]:
@@ -273,24 +302,12 @@ def _operations_of(service: str) -> dict[str, str]:
     return dict(boto3.client(service, region_name="us-east-1").meta.method_to_api_mapping)
 
 
-def _constructor(place: Place) -> list[ast.arg]:
-    """Return the parameters of the constructor of a class."""
-    made = [method for method in methods_of(place) if method.name == "__init__"]
-    return made[0].args.args[1:] if made else []
-
-
-def _has_client(place: Place) -> bool:
-    clients = [one for one in _constructor(place) if one.annotation]
-    return place.module.startswith("leeway.aws.") and any(
-        ast.unparse(one.annotation) == "Callable[[], Any]" for one in clients if one.annotation
-    )
-
-
-def _clients_of(place: Place, services: tuple[str, ...]) -> list[str]:
+def _clients_of(place: Place, services: list[str]) -> list[str]:
     """Return how a class calls its clients, in the order of its parameters."""
     if len(services) == 1:
         return ["self._client()"]
-    return [f"self._{one.arg}()" for one in _constructor(place)[: len(services)]]
+    (made,) = (method for method in methods_of(place) if method.name == "__init__")
+    return [f"self._{one.arg}()" for one in made.args.args[1 : 1 + len(services)]]
 
 
 def _calls_on(client: str, function: ast.FunctionDef, origin: str) -> Iterator[str]:
@@ -305,16 +322,11 @@ def _calls_on(client: str, function: ast.FunctionDef, origin: str) -> Iterator[s
         for number, argument in enumerate(call.args):
             if ast.unparse(argument) == client:
                 understood += 1
-                handed_to, where = _function(ast.unparse(call.func), origin)
-                yield from _calls_on(handed_to.args.args[number].arg, handed_to, where)
+                place = place_of(origin, ast.unparse(call.func))
+                assert place
+                (handed_to,) = module_of(place.module).definitions[place.name]
+                assert isinstance(handed_to, ast.FunctionDef)
+                name = handed_to.args.args[number].arg
+                yield from _calls_on(name, handed_to, place.module)
     named = sum(ast.unparse(n) == client for n in ast.walk(function) if isinstance(n, ast.expr))
     assert named == understood, f"{origin}: {function.name} does more with its client than is seen"
-
-
-def _function(name: str, origin: str) -> tuple[ast.FunctionDef, str]:
-    """Return the function of a module with this name, or the imported one, with its module."""
-    place = place_of(origin, name)
-    assert place
-    found = definition_of(place)
-    assert isinstance(found, ast.FunctionDef)
-    return found, place.module

@@ -81,9 +81,18 @@ def test_a_retirement_may_end_an_instance_of_its_clusters(tags: Tags) -> None:
     assert allows(statements("RetireNodeRole"), *terminate(tags))
 
 
-def test_only_roles_of_retirements_may_end_instances() -> None:
-    ends = terminate({"aws:eks:cluster-name": "prod"})
-    assert [role for role in role_names() if allows(statements(role), *ends)] == ["RetireNodeRole"]
+@pytest.mark.parametrize(
+    ("call", "roles"),
+    [
+        (terminate({"aws:eks:cluster-name": "prod"}), {"RetireNodeRole"}),
+        (terminate(OURS), {"AdmitNodeRole"}),
+        (launch(OURS, OURS), {"ProvisionNodesRole"}),
+        (create_template(OURS), {"ProvisionNodesRole"}),
+        ([pass_role(NODE_ROLE)], {"ProvisionNodesRole"}),
+    ],
+)
+def test_only_these_roles_may_launch_or_end_instances(call: list[Request], roles: set[str]) -> None:
+    assert {role for role in role_names() if allows(statements(role), *call)} == roles
 
 
 @pytest.mark.parametrize("cluster", CLUSTERS.split(","))

@@ -115,54 +115,12 @@ def role_of_launches(action: str, statement: dict[str, Any]) -> bool:
     )
 
 
-def kinds_of(statement: dict[str, Any]) -> set[str]:
-    """Return the kinds of EC2 resources that a statement is about."""
-    named = statement["Resource"]
-    texts = [one["Fn::Sub"] for one in (named if isinstance(named, list) else [named])]
-    return {text.rpartition(":")[2].partition("/")[0] for text in texts}
-
-
-def test_only_the_buyer_launches_and_only_for_managed_clusters() -> None:
-    """EC2 checks all resources of a launch, and each launch has an instance and a template."""
-    tags = {"leeway.sh/owner": "leeway", "eks:eks-cluster-name": {"Ref": "ClusterNames"}}
-    free = set()
-    for statement in statements(BUYER):
-        if not actions_of(statement) & LAUNCHES:
-            continue
-        equal = statement.get("Condition", {}).get("StringEquals", {})
-        if not equal:
-            free |= kinds_of(statement)
-            continue
-        used = "Resource" if equal.keys() & {"aws:ResourceTag/leeway.sh/owner"} else "Request"
-        assert {f"aws:{used}Tag/{key}": value for key, value in tags.items()}.items() <= (
-            equal.items()
-        )
-    assert free == {"image", "security-group", "snapshot", "spot-instances-request", "subnet"}
-    launching = [s for s in statements(BUYER) if actions_of(s) == {"ec2:RunInstances"}]
-    (template,) = [s["Condition"]["ArnLike"]["ec2:LaunchTemplate"] for s in launching]
-    assert template["Fn::Sub"].endswith(":launch-template/*")
-    elsewhere = {a for s in statements(*ROLES - {BUYER}) for a in actions_of(s)}
-    assert elsewhere & LAUNCHES == {"ec2:CreateFleet"}
-
-
-def test_the_buyer_gives_nodes_only_the_roles_of_the_deployment() -> None:
-    (passing,) = [s for s in statements(BUYER) if "iam:PassRole" in actions_of(s)]
-    assert passing["Resource"] == {"Ref": "NodeRoleArns"}
-    assert passing["Condition"] == {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
-
-
 def test_without_node_roles_the_buyer_may_launch_nothing() -> None:
     always, launching = resources()[BUYER]["Properties"]["Policies"]
     assert launching["Fn::If"][0] == "HasNodeRoles"
     assert launching["Fn::If"][2] == {"Ref": "AWS::NoValue"}
     granted = {a for s in always["PolicyDocument"]["Statement"] for a in actions_of(s)}
     assert not granted & {*LAUNCHES, "iam:PassRole"}
-
-
-def test_a_resource_is_tagged_only_as_it_is_created() -> None:
-    (tagging,) = [s for s in statements() if "ec2:CreateTags" in actions_of(s)]
-    created = tagging["Condition"]["StringEquals"]["ec2:CreateAction"]
-    assert created == ["CreateFleet", "CreateLaunchTemplate", "RunInstances"]
 
 
 def test_a_role_that_scales_groups_out_can_launch_only_through_groups() -> None:
@@ -173,28 +131,6 @@ def test_a_role_that_scales_groups_out_can_launch_only_through_groups() -> None:
         launches = "autoscaling:LaunchInstances" in granted
         assert granted & FOR_LAUNCHES == (FOR_LAUNCHES if launches else set())
         assert not granted & {"ec2:RunInstances", "ec2:RequestSpotInstances"}
-
-
-def test_the_tag_of_eks_alone_decides_about_terminating_its_instances() -> None:
-    """Only EKS can write this tag; anybody who may tag instances can write the plain tag."""
-    by_eks, plain = "aws:ResourceTag/aws:eks:cluster-name", "aws:ResourceTag/eks:cluster-name"
-    owner, launched = (
-        f"aws:ResourceTag/{tag}" for tag in ("leeway.sh/owner", "eks:eks-cluster-name")
-    )
-    granting = [s["Condition"] for s in statements() if "ec2:TerminateInstances" in actions_of(s)]
-    clusters = {"Ref": "ClusterNames"}
-    assert granting == [
-        {"StringEquals": {by_eks: clusters}},
-        {"StringEquals": {plain: clusters}, "Null": {by_eks: "true"}},
-        {"StringEquals": {owner: "leeway", launched: clusters}, "Null": {by_eks: "true"}},
-    ]
-
-
-def test_no_function_can_tag_what_exists() -> None:
-    others = statements(*ROLES - {BUYER})
-    assert not [a for s in others for a in actions_of(s) if a.endswith("Tags")]
-    tagging = {a for s in statements(BUYER) for a in actions_of(s) if a.endswith("Tags")}
-    assert tagging == {"ec2:CreateTags"}
 
 
 def test_the_role_of_schedules_is_usable_only_in_this_account_and_group() -> None:

@@ -1,6 +1,8 @@
 """Translate the template; `uploaded` has the version of each resource's code."""
 
 from collections.abc import Mapping
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +25,15 @@ CODE = {
 }
 
 
+@cache
+def _template() -> dict[str, Any]:
+    found: dict[str, Any] = yaml_parse(TEMPLATE.read_text())
+    return found
+
+
 def translate(uploaded: Mapping[str, str], parameters: Mapping[str, str]) -> dict[str, Any]:
     """Translate, with `uploaded` telling the version in which a resource's code was uploaded."""
-    template = yaml_parse(TEMPLATE.read_text())
+    template = deepcopy(_template())
     for logical_id, key in CODE.items():
         version = uploaded.get(logical_id, "1")
         template["Resources"][logical_id]["Properties"][key] = f"s3://code/{logical_id}-{version}"

@@ -22,9 +22,15 @@ if TYPE_CHECKING:
     from leeway_cli.acceptance.run import Acceptance
 
 _COSTS = (
-    "This launches two nodes of each AMI family and one for headroom in cluster {cluster}, "
-    "drains them and ends them. It takes up to an hour and costs less than a dollar."
+    "This launches up to {nodes} nodes in cluster {cluster}, drains them and ends them. It takes "
+    "up to two hours and costs less than a dollar."
 )
+_MORE = {
+    "windows2022": "The two Windows nodes cost up to 40 cents more.",
+    "group": "For the rebalance of the group, Fault Injection Service bills 10 cents for each of "
+    "up to 15 minutes.",
+}
+"""What costs more than the smallest nodes, and is asked about separately."""
 
 
 def acceptance(
@@ -36,7 +42,8 @@ def acceptance(
         list[str] | None,
         typer.Option(
             metavar="SUBJECT",
-            help="Prove only this: al2023, bottlerocket, headroom or spot. Repeatable.",
+            help="Prove only this: group, al2023, bottlerocket, al2, windows2022, headroom or "
+            "spot. Repeatable.",
         ),
     ] = None,
     fis_role: Annotated[
@@ -79,7 +86,7 @@ def acceptance(
     from leeway.kubernetes.kubeconfig import kubeconfig_connection
     from leeway.wiring.clients import client
 
-    from leeway_cli.acceptance.run import clean, run_acceptance, stages
+    from leeway_cli.acceptance.run import clean, run_acceptance, stages, why_skipped
     from leeway_cli.acceptance.world import World
     from leeway_cli.errors import kubernetes_errors
 
@@ -87,19 +94,25 @@ def acceptance(
     if page is not None:
         check_page_path("--html", page)
     deployment = find_stack(stack)
-    spec = {} if clean_only else _node_class(deployment, cluster, node_class)
-    if not clean_only:
-        _ask(cluster, yes=yes)
+    spec, windows = ({}, {}) if clean_only else _node_classes(deployment, cluster, node_class)
     with kubernetes_errors(), closing(kubeconfig_connection(kubeconfig, context)) as connection:
-        _check_server(cluster, connection.server)
+        version = _check_server(cluster, connection.server)
         world = World(cluster, deployment, connection, client("ec2"), client("fis"), spec, fis_role)
-        world.catalog, prices = _offers(deployment)
         if clean_only:
             clean(world)
             return
+        world.windows_class = windows
+        skips = why_skipped(
+            fis_role,
+            version,
+            has_windows_class=bool(windows),
+            gives_windows_addresses=bool(windows) and world.gives_windows_addresses(),
+        )
+        _ask(cluster, subjects, skips, yes=yes)
+        world.catalog, prices = _offers(deployment)
         report = run_acceptance(
             world,
-            stages(subjects, _skips(fis_role)),
+            stages(subjects, skips),
             prices,
             write_stderr,
         )
@@ -133,55 +146,66 @@ def _subjects(only: list[str] | None, fis_role: str) -> list[str]:
     return [*dict.fromkeys(only or SUBJECTS)]
 
 
-def _skips(fis_role: str) -> dict[str, str]:
-    """Return why some subjects are not run."""
-    from leeway_cli.acceptance.run import FIS, SPOT
-
-    why = "only Fault Injection Service can interrupt an instance: name its role by --fis-role"
-    return {} if fis_role else {FIS: why, SPOT: why}
-
-
-def _node_class(deployment: Stack, cluster: str, name: str) -> dict[str, Any]:
+def _node_classes(
+    deployment: Stack, cluster: str, name: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the spec of the EC2NodeClass of this name, or of the first one, and that of the first
+    one for Windows, whose nodes need a role of their own."""
     from leeway_cli.acceptance.world import NAME
     from leeway_cli.manifests.changes import stored_manifests
 
+    linux: dict[str, Any] = {}
+    windows: dict[str, Any] = {}
     for one in stored_manifests(deployment, cluster):
-        is_class = one.resource == "ec2nodeclass.karpenter.k8s.aws"
-        if is_class and not one.name.startswith(NAME) and name in ("", one.name):
-            spec: dict[str, Any] = json.loads(one.body)["spec"]
-            return spec
+        if one.resource != "ec2nodeclass.karpenter.k8s.aws" or one.name.startswith(NAME):
+            continue
+        spec: dict[str, Any] = json.loads(one.body)["spec"]
+        terms = spec.get("amiSelectorTerms") or ()
+        if any(str(term.get("alias", "")).startswith("windows") for term in terms):
+            windows = windows or spec
+        elif name in ("", one.name):
+            linux = linux or spec
+    if linux:
+        return linux, windows
     raise CannotBeDoneError(
-        f"Cluster {cluster} has no EC2NodeClass {name or 'at all'} in the table. Its role, subnets "
-        "and security groups are those of the nodes that are launched: apply one with `leeway "
-        "apply`."
+        f"Cluster {cluster} has no EC2NodeClass {name or 'for Linux'} in the table. Its role, "
+        "subnets and security groups are those of the nodes that are launched: apply one with "
+        "`leeway apply`."
     )
 
 
-def _ask(cluster: str, *, yes: bool) -> None:
-
+def _ask(cluster: str, subjects: list[str], skips: dict[str, str], *, yes: bool) -> None:
+    """Ask for consent to the costs; what is declined separately gets into `skips`."""
     if yes:
         return
+    most = 2 * sum(one not in skips for one in subjects)
     if not sys.stdin.isatty() or not typer.confirm(
-        f"{_COSTS.format(cluster=cluster)} Continue?", err=True
+        f"{_COSTS.format(cluster=cluster, nodes=most)} Continue?", err=True
     ):
         raise CannotBeDoneError(
             f"Nothing was launched in cluster {cluster}: run the command with --yes to launch "
             "nodes that cost about a dollar."
         )
+    for one, costs in _MORE.items():
+        key = "fis" if one == "group" else one
+        if one in subjects and key not in skips and not typer.confirm(costs + " Run it?", err=True):
+            skips[key] = "its costs were declined"
 
 
-def _check_server(cluster: str, server: str) -> None:
-    """Refuse a kubeconfig of another cluster: its pods would wait for nodes that never join."""
-    from leeway.aws.eks import EksClusters
+def _check_server(cluster: str, server: str) -> str:
+    """Refuse a kubeconfig of another cluster, whose pods would wait for nodes that never join.
+    Return the version of the cluster, such as 1.34."""
+    from leeway.aws.node_clusters import EksNodeClusters
     from leeway.wiring.clients import client
 
     from leeway_cli.errors import aws_errors
     from leeway_cli.stack import other_server, same_server
 
     with aws_errors(f"cluster {cluster}"):
-        endpoint = EksClusters(partial(client, "eks")).endpoint(cluster)
-    if not same_server(server, endpoint.url):
-        raise other_server(cluster, server, endpoint.url)
+        found = EksNodeClusters(partial(client, "eks")).node_cluster(cluster)
+    if not same_server(server, found.details.endpoint):
+        raise other_server(cluster, server, found.details.endpoint)
+    return found.version
 
 
 def _offers(deployment: Stack) -> "tuple[Catalog | None, dict[str, float]]":

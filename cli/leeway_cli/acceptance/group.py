@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 GROUP = f"{NAME}-group"
 """The label of the group's nodes and of its pod. Its own name has the cluster's too."""
 
-_LARGEST_POLICY = 10
-"""Instance types of the group: enough for a Spot request that EC2 can answer."""
+_MOST_TYPES = 10
+"""Instance types of the group: one of them has Spot capacity."""
 
 _HOOK_TIMEOUT = 900
 _MINUTES = 15
-"""The longest time that Fault Injection Service has between recommendation and interruption."""
+"""The longest time that the experiment allows between recommendation and interruption."""
 
 
 def create(world: World) -> None:
@@ -35,7 +35,7 @@ def create(world: World) -> None:
     """
     name = _name(world)
     data, overrides = _launch_of_leeway(world)
-    types = [*dict.fromkeys(one.instance_type for one in overrides)][:_LARGEST_POLICY]
+    types = [*dict.fromkeys(one.instance_type for one in overrides)][:_MOST_TYPES]
     subnets = dict.fromkeys(one.subnet for one in overrides)
     with aws_errors(f"group {name}"):
         template = world.ec2.create_launch_template(

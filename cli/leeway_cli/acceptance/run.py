@@ -16,8 +16,22 @@ from leeway_cli.acceptance import experiment, group
 from leeway_cli.acceptance.world import NAME, World
 from leeway_cli.errors import CannotBeDoneError
 
-FAMILIES = {"al2023": "al2023@latest", "bottlerocket": "bottlerocket@latest"}
+FAMILIES = {
+    "al2023": "al2023@latest",
+    "bottlerocket": "bottlerocket@latest",
+    "al2": "al2@latest",
+    "windows2022": "windows2022@latest",
+}
 """The AMI families of which a node is launched, with the aliases of their AMIs."""
+
+_WINDOWS = "windows2022"
+_LAST_OF_AL2 = 32
+"""The last minor version of Kubernetes with AL2 AMIs. Source: EKS user guide, "Guide to EKS AL2 &
+AL2-Accelerated AMIs transition features"."""
+
+_WINDOWS_LICENCE = 0.092
+"""How much more an instance of the families m with two processors costs with Windows, in USD per
+hour. Source: EC2 On-Demand pricing."""
 
 _ALIAS = FAMILIES["al2023"]
 """The AMI of the stages that are about something else than an AMI family."""
@@ -27,6 +41,7 @@ _NOTHING = (lambda _: None, lambda _: True)
 
 CLEANED_WITHIN = 600.0
 _LAUNCHES_WITHIN = 600.0
+_WINDOWS_WITHIN = 1200.0
 _GOES_WITHIN = 1500.0
 _LOOKS_AFTER_REMOVAL = 6
 _EVERY = 2.0
@@ -123,6 +138,27 @@ def stages(subjects: Sequence[str], skips: Mapping[str, str]) -> tuple[Stage, ..
     return tuple(found)
 
 
+def why_skipped(
+    fis_role: str, version: str, *, has_windows_class: bool, gives_windows_addresses: bool
+) -> dict[str, str]:
+    """Return why some subjects cannot be proven in a cluster of this version of Kubernetes."""
+    found: dict[str, str] = {}
+    if not fis_role:
+        why = "only Fault Injection Service can interrupt an instance: name its role by --fis-role"
+        found |= {FIS: why, SPOT: why}
+    if int(version.partition(".")[2] or 0) > _LAST_OF_AL2:
+        found["al2"] = f"EKS has no AL2 AMIs for Kubernetes {version}"
+    if not has_windows_class:
+        found[_WINDOWS] = (
+            "the table has no EC2NodeClass with a Windows alias, whose role the nodes would get"
+        )
+    elif not gives_windows_addresses:
+        found[_WINDOWS] = (
+            "the ConfigMap kube-system/amazon-vpc-cni does not have enable-windows-ipam: true"
+        )
+    return found
+
+
 def _of_family(family: str) -> Iterator[Stage]:
     pool = f"{NAME}-{family}"
     yield Stage(
@@ -131,7 +167,7 @@ def _of_family(family: str) -> Iterator[Stage]:
         family,
         lambda world: world.start(pool, FAMILIES[family]),
         lambda world: world.runs(pool),
-        _LAUNCHES_WITHIN,
+        _WINDOWS_WITHIN if family == _WINDOWS else _LAUNCHES_WITHIN,
     )
     yield Stage(
         f"replace {family}",
@@ -334,6 +370,8 @@ def _count(report: Acceptance, world: World, prices: Mapping[str, float]) -> Non
     for one in world.machines.values():
         seconds = max(60.0, one.last_seen - one.first_seen)
         price = prices.get(one.instance_type)
+        if price is not None and one.windows:
+            price += _WINDOWS_LICENCE
         cost = None if price is None else price * seconds / 3600
         total = None if cost is None or total is None else total + cost
         report.machines.append(
@@ -341,6 +379,7 @@ def _count(report: Acceptance, world: World, prices: Mapping[str, float]) -> Non
                 "type": one.instance_type,
                 "zone": one.zone,
                 "capacity": one.capacity_type,
+                "system": "windows" if one.windows else "linux",
                 "seconds": round(seconds),
                 "usdPerHour": price,
             }

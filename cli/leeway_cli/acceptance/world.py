@@ -14,10 +14,11 @@ from leeway.instances.owners import OWNER_TAG, POOL_TAG
 from leeway.kubernetes.connection import Connection
 from leeway.launch.node_settings import CLUSTER_TAG
 from leeway.manifests.configuration import StoredManifest
+from leeway.selection.labels import OS
 from lightkube import ApiError
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.apps_v1 import Deployment
-from lightkube.resources.core_v1 import Namespace, Node, Pod
+from lightkube.resources.core_v1 import ConfigMap, Namespace, Node, Pod
 
 from leeway_cli.errors import aws_errors
 from leeway_cli.manifests.changes import (
@@ -73,16 +74,17 @@ class Machine:
     instance_type: str
     zone: str
     capacity_type: str
+    windows: bool
     first_seen: float
     last_seen: float
 
 
 @dataclass
 class World:
-    """The cluster of an acceptance. `node_class` is the spec of the user's; `fis_role` is the ARN
-    of the role that Fault Injection Service assumes. `expired` has the instances that a pool must
-    lose; the nodes of the pools in `expiring` expire after a second. `experiment` is the id of the
-    experiment that runs."""
+    """The cluster of an acceptance. `node_class` is the spec of the user's, `windows_class` that
+    for Windows; `fis_role` is the ARN of the role that Fault Injection Service assumes. `pools` has
+    the arguments of pool_spec of each pool that was stored, `expired` the instances that a pool
+    must lose. `experiment` is the id of the experiment that runs."""
 
     cluster: str
     stack: Stack
@@ -91,11 +93,12 @@ class World:
     fis: Any
     node_class: Mapping[str, Any]
     fis_role: str = ""
+    windows_class: Mapping[str, Any] = field(default_factory=dict)
     catalog: "Catalog | None" = None
     sleep: Callable[[float], None] = time.sleep
     machines: dict[str, Machine] = field(default_factory=dict)
+    pools: dict[str, dict[str, str]] = field(default_factory=dict)
     expired: dict[str, set[str]] = field(default_factory=dict)
-    expiring: set[str] = field(default_factory=set)
     experiment: str = ""
 
     def start(self, pool: str, alias: str, capacity_type: str = "on-demand") -> None:
@@ -127,7 +130,7 @@ class World:
         pause = {"name": "pause", "image": IMAGE, "resources": {"requests": _REQUESTS}}
         return {
             "containers": [pause],
-            "nodeSelector": {NAME: pool},
+            "nodeSelector": {NAME: pool, OS: self.pools.get(pool, {}).get("system", "linux")},
             "tolerations": _TOLERATIONS,
             "terminationGracePeriodSeconds": 5,
         }
@@ -153,17 +156,15 @@ class World:
     def expire(self, pool: str) -> None:
         """Let the nodes that a pool has expire."""
         self.expired[pool] = self.alive(pool)
-        self.expiring.add(pool)
-        self._store(POOL, pool, pool_spec(pool, expire_after="1s"))
+        self._store(POOL, pool, pool_spec(pool, **self.pools[pool], expire_after="1s"))
 
     def is_replaced(self, pool: str) -> bool:
         """Whether the nodes that expired or were interrupted have ended, and the pod runs on
         another one. As soon as there is another one, nodes of the pool do not expire any more."""
         alive = self.alive(pool)
         old = self.expired[pool]
-        if alive - old and pool in self.expiring:
-            self._store(POOL, pool, pool_spec(pool))
-            self.expiring.discard(pool)
+        if alive - old:
+            self._store(POOL, pool, pool_spec(pool, **self.pools[pool]))
         return not alive & old and self.runs(pool)
 
     def stop(self, pool: str) -> None:
@@ -188,6 +189,7 @@ class World:
                     one["InstanceType"],
                     one["Placement"]["AvailabilityZone"],
                     one.get("InstanceLifecycle", "on-demand"),
+                    one.get("Platform") == "windows",
                     one["LaunchTime"].timestamp(),
                     now,
                 )
@@ -242,6 +244,17 @@ class World:
         nodes = [one for one in kube.list(Node) if _pool_of(one).startswith(f"{NAME}-")]
         return namespace is None and not (alive or stored or nodes or self._pods())
 
+    def gives_windows_addresses(self) -> bool:
+        """Whether the VPC CNI of the cluster gives pods on Windows nodes addresses. Source: EKS
+        user guide, "Deploy Windows nodes on EKS clusters"."""
+        try:
+            found = self.connection.typed.get(ConfigMap, "amazon-vpc-cni", namespace="kube-system")
+        except ApiError as error:
+            if error.status.code == 404:
+                return False
+            raise
+        return (found.data or {}).get("enable-windows-ipam") == "true"
+
     def _namespace(self) -> Namespace | None:
         try:
             return self.connection.typed.get(Namespace, NAME)
@@ -251,21 +264,25 @@ class World:
             raise
 
     def _pods(self, pool: str | None = None) -> list[Pod]:
-        """Return the pods of a pool, or those of all."""
+        """Return the pods of a pool, or those of all. Pause pods have no label of the pool."""
         kube = self.connection.typed
         return [
             pod
             for namespace in (NAME, HEADROOM_NAMESPACE)
-            for pod in kube.list(Pod, namespace=namespace, labels={NAME: pool})
+            for pod in kube.list(Pod, namespace=namespace)
+            if (asked := _pool_asked(pod)) and pool in (None, asked)
         ]
 
     def _store_pool(self, pool: str, alias: str, capacity_type: str = "on-demand") -> None:
+        system = "windows" if alias.startswith("windows") else "linux"
+        self.pools[pool] = {"capacity_type": capacity_type, "system": system}
         self._store(NODE_CLASS, pool, self.node_class_spec(alias))
-        self._store(POOL, pool, pool_spec(pool, capacity_type))
+        self._store(POOL, pool, pool_spec(pool, **self.pools[pool]))
 
     def node_class_spec(self, alias: str) -> dict[str, Any]:
         """Return the spec of a node class with the network and the role of the user's."""
-        spec = {key: self.node_class[key] for key in _KEPT if key in self.node_class}
+        users = self.windows_class if alias.startswith("windows") else self.node_class
+        spec = {key: users[key] for key in _KEPT if key in users}
         return {**spec, "amiSelectorTerms": [{"alias": alias}]}
 
     def _store(self, kind: Stored, name: str, spec: Mapping[str, Any]) -> None:
@@ -286,14 +303,18 @@ class World:
 
 
 def pool_spec(
-    name: str, capacity_type: str = "on-demand", expire_after: str = "1h"
+    name: str,
+    capacity_type: str = "on-demand",
+    system: str = "linux",
+    expire_after: str = "1h",
 ) -> dict[str, Any]:
     """A pool of small types, whose nodes go as soon as they are empty, and after an hour even if
-    nobody cleans up."""
+    nobody cleans up. Windows needs more memory than the smallest types have."""
     rules = {
         "karpenter.sh/capacity-type": [capacity_type],
         "kubernetes.io/arch": ["amd64"],
-        "karpenter.k8s.aws/instance-category": ["c", "m", "t"],
+        OS: [system],
+        "karpenter.k8s.aws/instance-category": ["m"] if system == "windows" else ["c", "m", "t"],
         "karpenter.k8s.aws/instance-cpu": ["2"],
     }
     return {
@@ -329,11 +350,15 @@ def _headroom(pool: str, now: datetime) -> dict[str, Any]:
     }
     pod = {
         "requests": _REQUESTS,
-        "labels": {NAME: pool},
         "nodeSelector": {NAME: pool},
         "tolerations": _TOLERATIONS,
     }
     return {"buffers": [{"name": "pods", "pod": pod, "windows": [window]}]}
+
+
+def _pool_asked(pod: Pod) -> str:
+    """Return the pool that a pod selects."""
+    return str(((pod.spec.nodeSelector if pod.spec else None) or {}).get(NAME, ""))
 
 
 def _name(node: Node) -> str:

@@ -102,8 +102,8 @@ class Change:
     def call(self, cluster: str) -> str:
         """Return the AWS or Kubernetes call of this change, as a plan shows it."""
         if self.after is None:
-            return self.setting.removal(cluster)
-        return self.after.call(cluster, self.before)  # type: ignore[arg-type] # of one kind
+            return str(self.setting.removal(cluster))
+        return str(self.after.call(cluster, self.before))  # type: ignore[arg-type] # of one kind
 
     @property
     def inverse(self) -> "Change":

@@ -112,8 +112,7 @@ def release(
     leeway release CLUSTER --dry-run
     leeway release CLUSTER
     """
-    from leeway_cli.adopt.release import run_release
-    from leeway_cli.adopt.run import Command
+    from leeway_cli.adopt.run import Command, run_release
     from leeway_cli.adopt.services import connected
 
     command = Command(yes, dry_run, output)

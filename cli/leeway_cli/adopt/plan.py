@@ -18,8 +18,13 @@ from leeway_cli.adopt.reachability import functions_network, reachability
 from leeway_cli.adopt.services import Connected
 from leeway_cli.adopt.settings.groups import chosen_groups
 from leeway_cli.adopt.settings.leeway_stack import LeewayStack, ManagedCluster, version_difference
-from leeway_cli.adopt.settings.objects import ClusterObject, cluster_objects
-from leeway_cli.errors import BadInputError, aws_errors
+from leeway_cli.adopt.settings.objects import (
+    ClusterObject,
+    cluster_objects,
+    is_limited,
+    policies_missing,
+)
+from leeway_cli.errors import BadInputError, aws_errors, kubernetes_errors
 
 RBAC = ROOT / "rbac"
 """The folder of this checkout."""
@@ -44,6 +49,10 @@ def plan_adoption(connected: Connected, choices: Choices) -> Plan:
     """
     services, stack, cluster = connected.services, connected.stack, connected.cluster
     objects = read_objects(choices.rbac)
+    with kubernetes_errors():
+        has_policies = services.objects.has_policies()
+    if not has_policies:
+        objects = tuple(one for one in objects if not is_limited(one))
     groups = _groups(connected, choices.groups)
     with aws_errors(services.stack.where):
         stored = services.stack.manifests().of(cluster.name)
@@ -60,6 +69,8 @@ def plan_adoption(connected: Connected, choices: Choices) -> Plan:
     with aws_errors(f"subnets of stack {stack.name}"):
         network = functions_network(stack, partial(client, "ec2"))
     access = reachability(cluster.endpoint, network)
+    if not has_policies:
+        warnings += (policies_missing(cluster.name),)
     blockers = [version_difference(stack, objects), access.blocker, *found.blockers]
     return replace(
         found,

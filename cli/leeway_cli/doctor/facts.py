@@ -9,8 +9,9 @@ from leeway_cli.adopt.reachability import FunctionsNetwork
 from leeway_cli.adopt.settings.access import AccessEntry, EksCluster
 from leeway_cli.adopt.settings.groups import ScalingGroup
 from leeway_cli.adopt.settings.leeway_stack import LeewayStack
-from leeway_cli.adopt.settings.objects import ClusterObject
+from leeway_cli.adopt.settings.objects import ClusterObject, is_limited
 from leeway_cli.doctor.finding import Severity
+from leeway_cli.doctor.rights import Right
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,6 @@ class FunctionFacts:
     reserved concurrency, None if it has none."""
 
     name: str
-    arn: str = ""
     state: str = ""
     update: str = ""
     problem: str = ""
@@ -54,19 +54,9 @@ class AliasFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Concurrency:
-    """How many invocations the account allows at a time; `unreserved` is what functions without
-    reserved concurrency share."""
-
-    limit: int
-    unreserved: int
-
-
-@dataclass(frozen=True, slots=True)
 class ConsumerFacts:
-    """An event source mapping: the queue from which Lambda invokes `function`."""
+    """An event source mapping of provision_nodes."""
 
-    function: str
     id: str
     state: str
 
@@ -142,7 +132,6 @@ class GroupFacts:
 
     name: str
     desired: int
-    minimum: int
     maximum: int
     zones: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
@@ -163,17 +152,6 @@ class WorkloadFacts:
     name: str
     program: str
     queue: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class MissingRight:
-    """A right in rbac/leeway.yaml that a group does not have. `role` grants it."""
-
-    group: str
-    verb: str
-    resource: str
-    namespace: str = ""
-    role: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +197,8 @@ class ConfigurationFacts:
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
     """What was read of one cluster. `entries` are the access entries of the roles that need one,
-    `objects` are those of rbac/ that exist."""
+    `objects` are those of rbac/ that exist, `rights` are those that a group does not have,
+    `policies` says whether the API server has admission policies."""
 
     name: str
     eks: Read[EksCluster]
@@ -231,7 +210,8 @@ class ClusterFacts:
     pools: Read[tuple[PoolFacts, ...]]
     roles: Read[tuple[RoleFacts, ...]]
     workloads: Read[tuple[WorkloadFacts, ...]]
-    rights: Read[tuple[MissingRight, ...]]
+    rights: Read[tuple[Right, ...]]
+    policies: Read[bool] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +248,7 @@ class FunctionAnswers:
 @dataclass(frozen=True, slots=True)
 class Facts:
     """Everything that was read. `ahead` is how far AWS's clock is ahead of this machine's.
+    `concurrency` is how many invocations functions without reserved concurrency share.
     `spot_role`: the account has EC2's service-linked role for Spot instances. `wanted_objects` are
     the objects that a cluster needs, by the files in rbac/."""
 
@@ -279,7 +260,7 @@ class Facts:
     functions: Read[tuple[FunctionFacts, ...]]
     aliases: Read[tuple[AliasFacts, ...]]
     consumers: Read[tuple[ConsumerFacts, ...]]
-    concurrency: Read[Concurrency]
+    concurrency: Read[int]
     rules: Read[tuple[RuleFacts, ...]]
     schedules: Read[tuple[ScheduleFacts, ...]]
     queues: Read[tuple[QueueFacts, ...]]
@@ -292,6 +273,11 @@ class Facts:
     wanted_objects: tuple[ClusterObject, ...] = ()
     clusters: tuple[ClusterFacts, ...] = ()
     answers: Read[tuple[FunctionAnswers, ...]] = ()
+
+    def wanted_in(self, cluster: ClusterFacts) -> tuple[ClusterObject, ...]:
+        """Return the objects that a cluster needs, as `leeway adopt` writes them."""
+        limited = known(cluster.policies) is False
+        return tuple(one for one in self.wanted_objects if not (limited and is_limited(one)))
 
 
 def unread_parts(facts: object, cluster: str = "") -> Iterator[tuple[str, Unread]]:

@@ -44,6 +44,10 @@ CLUSTER_SETTING_DIFFERS = _code(
     "ClusterSettingDiffers",
     "A setting that `leeway adopt` writes is missing or differs, or cannot be written.",
 )
+POLICIES_MISSING = _code(
+    "AdmissionPoliciesMissing",
+    "An API server is older than Kubernetes 1.30: no policy limits the rights of Leeway's groups.",
+)
 RIGHT_MISSING = _code(
     "RightMissing", "AWS or an API server refuses a function or a group something that it needs."
 )

@@ -1,4 +1,4 @@
-"""The rights in a cluster that the objects of rbac/leeway.yaml give to Leeway's groups."""
+"""The rights in a cluster that the objects of rbac/ give to Leeway's groups."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

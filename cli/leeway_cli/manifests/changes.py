@@ -162,7 +162,7 @@ def apply_changes(
                 if one.after is not None:
                     writing.write(cluster, one.after, one.before.version if one.before else 0)
                 elif one.before is not None:
-                    writing.delete(cluster, one.before)
+                    writing.delete_manifest(cluster, one.before)
         except RecordChanged:
             done.append(replace(one, conflict="another writer changed it at the same time"))
         except CannotBeDoneError as error:

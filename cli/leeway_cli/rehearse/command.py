@@ -26,7 +26,6 @@ from leeway_cli.stack import DEFAULT_STACK, StackOption, has_account
 if TYPE_CHECKING:
     from leeway.manifests.base import Manifest
     from leeway.policy.rules import ClusterPolicy
-    from leeway.selection.reading.objects import Document
 
     from leeway_cli.rehearse.cluster import Cluster, Pace
     from leeway_cli.rehearse.report import Rehearsal
@@ -199,13 +198,9 @@ def _read(
             f"{source}: expected the nodes and pods of a cluster, and found no node. Write the "
             f"file with `{KUBECTL}`."
         )
-    if _has_no_pods(documents):
+    if not any(document.get("kind") == "Pod" for document in documents):
         write_stderr(f"warning: {source} has no pod; write the file with `{KUBECTL}`")
     return cluster, source
-
-
-def _has_no_pods(documents: "Sequence[Document]") -> bool:
-    return not any(document.get("kind") == "Pod" for document in documents)
 
 
 def _losses(given: Sequence[str], cluster: "Cluster") -> "tuple[Losses, Cluster]":

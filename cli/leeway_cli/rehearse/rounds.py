@@ -78,7 +78,7 @@ def _matching(value: str, nodes: Sequence[NodeFacts]) -> set[str]:
     kind, slash, name = value.partition("/")
     if slash and kind not in _KINDS:
         raise UnknownLoss(f"zone/NAME, type/NAME, group/NAME or a node, got {printable(value)}")
-    values_of = _KINDS[kind] if slash else _name
+    values_of = _KINDS[kind] if slash else lambda node: (node.name,)
     found = {node.name for node in nodes if (name if slash else value) in values_of(node)}
     if found and (name if slash else value):
         return found
@@ -86,10 +86,6 @@ def _matching(value: str, nodes: Sequence[NodeFacts]) -> set[str]:
     what = {"zone": "a zone", "type": "an instance type", "group": "a node group or pool"}
     expected = f"{what[kind]} of the nodes" if slash else "a node of the cluster"
     raise UnknownLoss(f"{expected} ({_listed(there, name or value)}), got {printable(value)}")
-
-
-def _name(node: NodeFacts) -> tuple[str, ...]:
-    return (node.name,)
 
 
 def _listed(there: Sequence[str], wanted: str) -> str:

@@ -66,9 +66,8 @@ class _Index:
     notices: dict[str, list[Notice]] = field(default_factory=dict)
     states: dict[str, list[Entry]] = field(default_factory=dict)
     reclaimed: dict[str, float] = field(default_factory=dict)
-    joined: dict[str, tuple[str, float]] = field(default_factory=dict)
+    joined: dict[str, str] = field(default_factory=dict)
     ready: dict[str, float] = field(default_factory=dict)
-    gone: dict[str, float] = field(default_factory=dict)
     cordons: dict[str, list[float]] = field(default_factory=dict)
     pods: dict[str, _Pod] = field(default_factory=dict)
     leeway_events: dict[str, list[LeewayEvent]] = field(default_factory=dict)
@@ -165,11 +164,9 @@ def _leeway_event(entry: Entry) -> LeewayEvent:
 def _index_node(index: _Index, entry: Entry) -> None:
     match entry["kind"]:
         case "node-joined":
-            index.joined[entry["instance"]] = (entry["node"], entry["at"])
+            index.joined[entry["instance"]] = entry["node"]
         case "node-ready":
             index.ready.setdefault(entry["node"], entry["at"])
-        case "node-deleted":
-            index.gone[entry["node"]] = entry["at"]
         case "node-cordoned":
             index.cordons.setdefault(entry["node"], []).append(entry["at"])
 
@@ -234,14 +231,11 @@ def _match_replacements(
     fresh: dict[tuple[str, str], list[Replacement]] = defaultdict(list)
     for group, instances in _launched_by_group(index, began_at).items():
         for instance in sorted(instances, key=lambda one: index.states[one][0]["at"]):
-            node, joined_at = index.joined.get(instance, (None, None))
+            node, at = index.joined.get(instance), index.states[instance][0]["at"]
             ready_at = index.ready.get(node) if node else None
-            at = index.states[instance][0]["at"]
-            fresh[group, ""].append(Replacement(instance, at, node, joined_at, ready_at))
+            fresh[group, ""].append(Replacement(instance, at, node, ready_at))
     for one in launched:
-        _, joined_at = index.joined.get(one.instance, (None, None))
-        new = Replacement(one.instance, one.at, one.node, joined_at, one.ready_at)
-        fresh["", one.pool].append(new)
+        fresh["", one.pool].append(Replacement(one.instance, one.at, one.node, one.ready_at))
     matched: dict[str, Replacement] = {}
     for target in sorted(targets, key=lambda target: _first_notice(index, target.instance)):
         if waiting := fresh[target.group, target.pool]:
@@ -295,7 +289,6 @@ def _node_report(
         cordoned_at=tuple(index.cordons.get(target.node, ())),
         instance_gone_at=instance_gone_at,
         reclaimed_by_ec2=by_ec2,
-        node_gone_at=index.gone.get(target.node),
         replacement=replacement,
         leeway_events=tuple(index.leeway_events.get(target.instance, ())),
     )
@@ -398,7 +391,7 @@ def shortages(fleets: Sequence[Entry]) -> tuple[Shortage, ...]:
 
 def launches(
     fleets: Sequence[Entry],
-    joined: Mapping[str, tuple[str, float]],
+    joined: Mapping[str, str],
     ready: Mapping[str, float],
 ) -> tuple[Launch, ...]:
     """Return the instances of pools. `joined` has the node of each, `ready` the time of each node.
@@ -411,7 +404,7 @@ def launches(
     for entry in fleets:
         pool, at = _pool(entry), entry["at"]
         for one in entry["launched"] if pool else ():
-            node, _ = joined.get(one["instance"], (None, None))
+            node = joined.get(one["instance"])
             on_demand = one["capacity_type"] == ON_DEMAND
             found.append(
                 Launch(

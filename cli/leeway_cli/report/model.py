@@ -139,7 +139,6 @@ class Replacement:
     instance: str
     launched_at: float
     node: str | None = None
-    joined_at: float | None = None
     ready_at: float | None = None
 
 
@@ -205,7 +204,6 @@ class NodeTrace:
     cordoned_at: tuple[float, ...] = ()
     instance_gone_at: float | None = None
     reclaimed_by_ec2: bool = False
-    node_gone_at: float | None = None
     replacement: Replacement | None = None
     leeway_events: tuple[LeewayEvent, ...] = ()
 

@@ -170,13 +170,14 @@ def _rich(section: Table) -> RichTable:
             table.add_column(head.title, justify=justify, no_wrap=bool(head.title))
     for row in section.rows:
         cells = [one if isinstance(one, Cell) else Cell(one) for one in row]
-        texts = [_text(one) for one, show in zip(cells, shown, strict=False) if show]
-        table.add_row(*texts)
+        table.add_row(
+            *(
+                Text.from_markup(one.text) if one.kind == "bar" else Text(one.text)
+                for one, show in zip(cells, shown, strict=False)
+                if show
+            )
+        )
     return table
-
-
-def _text(cell: Cell) -> Text:
-    return Text.from_markup(cell.text) if cell.kind == "bar" else Text(cell.text)
 
 
 def seconds(value: float | None) -> str:

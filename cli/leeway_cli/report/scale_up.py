@@ -109,7 +109,9 @@ class ScaleUpReport:
     @property
     def nodes(self) -> tuple[NodeGroup, ...]:
         """The launched nodes by type, zone and capacity type, the largest group first."""
-        counts = Counter(_offering(one) for one in self.launches)
+        counts = Counter(
+            Offering(one.instance_type, one.zone, one.capacity_type) for one in self.launches
+        )
         ordered = sorted(
             counts.items(),
             key=lambda item: (-item[1], item[0].instance_type, item[0].zone),
@@ -153,11 +155,11 @@ class ScaleUpReport:
 def scale_up_from_journal(entries: Iterable[Entry], plan: ScaleUpPlan) -> ScaleUpReport:
     """Build the report from journal entries (shape: `{"at", "kind", …}`)."""
     known = sorted(entries, key=lambda entry: entry["at"])
-    joined: dict[str, tuple[str, float]] = {}
+    joined: dict[str, str] = {}
     ready: dict[str, float] = {}
     for entry in known:
         if entry["kind"] == "node-joined":
-            joined[entry["instance"]] = (entry["node"], entry["at"])
+            joined[entry["instance"]] = entry["node"]
         elif entry["kind"] == "node-ready":
             ready.setdefault(entry["node"], entry["at"])
     fleets = [e for e in known if e["kind"] == "fleet" and e["at"] >= plan.scaled_at]
@@ -245,10 +247,6 @@ def _faults_of_pods(last: Point, plan: ScaleUpPlan, pods: Iterable[_Pod]) -> lis
     if ended := sum(1 for pod in pods if pod.ended_at != float("inf")):
         faults.append(f"Pods of {plan.owner} that ended during the scale-up: {ended}.")
     return faults
-
-
-def _offering(launch: Launch) -> Offering:
-    return Offering(launch.instance_type, launch.zone, launch.capacity_type)
 
 
 def scale_up_as_data(report: ScaleUpReport, run: Run) -> dict[str, Any]:

@@ -139,7 +139,7 @@ def _tiles(report: StormReport, count: Summary) -> Tiles:
     cordon, ready = count.cordoned_after_seconds, count.replaced_after_seconds
     changed = any(other.faults for other in report.unmanaged)
     twice = count.duplicate_notices
-    ended = "none lost"
+    ended = f"{count.pods_lost} lost" if count.pods_lost else "none lost"
     if count.pods_cut_short:
         ended = f"{count.pods_cut_short} needed more time than there was"
     elif count.pods_ended:
@@ -190,12 +190,15 @@ def _nodes(report: StormReport) -> Table:
     figures = ("Notices>", "Cordoned>", "Moved>", "Drained>", "Spare>", "Replaced>")
     of_page = [Column(one, where="page") for one in ("Instance gone", "Replaced by")]
     told = Column("What Leeway reported", "", "page")
-    rows = [_node(node) for node in report.nodes]
-    for other in report.unmanaged:
-        faults, times = "; ".join(other.faults) or "not changed", str(len(other.notices))
-        name = Cell(other.instance, "of another cluster")
-        rows.append(("", name, "–", times, *[""] * 7, faults))
-    return Table(("", "Node", "Owner", *figures, *of_page, told), rows, title="Node by node")
+    return Table(
+        ("", "Node", "Owner", *figures, *of_page, told),
+        [_node(node) for node in report.nodes],
+        "Node by node",
+        [
+            f"{one.instance} of another cluster: {'; '.join(one.faults) or 'not changed'}."
+            for one in report.unmanaged
+        ],
+    )
 
 
 def _node(node: NodeReport) -> Row:

@@ -13,7 +13,7 @@ from leeway.selection.labels import HOSTNAME
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import Pod, PodSpec
 
-from leeway_cli.simulated_day.offers import catalog, pools
+from leeway_cli.simulated_day.workload import catalog, pools
 
 
 def bound_of(pods: Iterable[PodSpec], seed: int, hour: int) -> float:

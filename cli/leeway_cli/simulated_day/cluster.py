@@ -23,9 +23,8 @@ from leeway.selection.packing.supply import Candidate
 from leeway.selection.pods import ExistingNode, NodePool, Pod, PodSpec, PodTerm, Spread
 from leeway.selection.resources import Resources
 
-from leeway_cli.simulated_day.offers import pools, prices
 from leeway_cli.simulated_day.record import Record
-from leeway_cli.simulated_day.workload import DAY, Job, Service, Workload
+from leeway_cli.simulated_day.workload import DAY, Job, Service, Workload, pools, prices
 
 
 @dataclass

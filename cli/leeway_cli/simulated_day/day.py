@@ -6,18 +6,33 @@ decision acts only if the next one, a minute later, confirms it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 
+from leeway.disruption.decide import decide_returns
+from leeway.disruption.rules import Cause
+from leeway.disruption.snapshot import MovablePod, NodeReturn, OwnNode, Snapshot
 from leeway.policy.rules import SUCCESSOR_TIMEOUT, UNAVAILABLE_FOR
 from leeway.selection.labels import SPOT
 from leeway.selection.offers.catalog import Unavailable
-from leeway.selection.packing.plan import Plan
+from leeway.selection.packing.plan import Plan, PlannedNode
+from leeway.selection.packing.planning import Effort, pack
+from leeway.selection.packing.supply import Candidate, Supply
 
 from leeway_cli.simulated_day.bound import bound_of
-from leeway_cli.simulated_day.cluster import Cluster, Machine, Options, Retirement, bind_pending
-from leeway_cli.simulated_day.decisions import MINUTE, Proposed, give_back, launch
-from leeway_cli.simulated_day.record import Moment, Record
+from leeway_cli.simulated_day.cluster import (
+    MIDNIGHT,
+    Cluster,
+    Machine,
+    Options,
+    Retirement,
+    SimulatedPod,
+    bind_pending,
+)
+from leeway_cli.simulated_day.record import GivenBack, Launched, Moment, Record
+from leeway_cli.simulated_day.workload import catalog, supply
 
+MINUTE = timedelta(minutes=1)
 WARNING = 2
 """Minutes between the notice of a Spot interruption and the end of the instance."""
 
@@ -119,3 +134,192 @@ def _moment(cluster: Cluster) -> Moment:
         pods=len(pods),
         pending=len(cluster.controllers.pending),
     )
+
+
+def check_return(cluster: Cluster, one: Machine, cause: Cause) -> Iterator[str]:
+    """Yield a sentence for each rule that the return of a node, which begins now, breaks: nothing
+    protected goes, no node goes before consolidateAfter is over, and budgets hold."""
+    at, name = cluster.minute, f"{one.name} ({cause})"
+    if one.going:
+        yield f"Minute {at}: {name} goes already."
+    protected = [pod.pod.name for pod in one.pods.values() if pod.protected]
+    if protected:
+        yield f"Minute {at}: {name} has the protected pod {protected[0]}."
+    if (at - one.quiet_since) * MINUTE < cluster.options.after:
+        yield f"Minute {at}: {name} is not quiet for consolidateAfter."
+    fellows = [
+        each
+        for each in cluster.machines.values()
+        if each.is_ready(at) and each.offering.pool.name == one.offering.pool.name
+    ]
+    disrupted = sum(each.going for each in fellows)
+    for budget in cluster.options.budgets:
+        limit = budget.limit(len(fellows))
+        if budget.applies(cause, MIDNIGHT + at * MINUTE) and disrupted >= limit:
+            yield f"Minute {at}: {disrupted} nodes are disrupted before {name}, of {limit} allowed."
+
+
+BOOT = (1, 3)
+"""The least and the most minutes from a launch until its node is Ready."""
+
+EFFORT = Effort(improvements=20)
+"""provision_nodes makes plans cheaper for a second; a simulated day has many plans."""
+
+
+def launch(cluster: Cluster) -> Plan | None:
+    """Launch nodes for pods without a place: pending ones, and those of nodes that wait for their
+    successor. Return the plan for them; None if every pod has a place."""
+    retiring = [
+        one
+        for one in cluster.machines.values()
+        if one.retirement and one.retirement.replaced and one.reclaimed_at is None
+    ]
+    moving = [pod for one in retiring for pod in one.pods.values()]
+    homeless = {pod.pod.name: pod for pod in (*cluster.controllers.pending, *moving)}
+    if not homeless:
+        return None
+    offered = _offered(cluster, retiring)
+    plan = pack([one.pod for one in homeless.values()], offered, [*cluster.nodes], EFFORT)
+    for planned in plan.launches:
+        machine = _launched(cluster, planned, offered)
+        cluster.machines[machine.name] = machine
+        pods = [homeless[name] for name in planned.pods]
+        cluster.record.launched.append(
+            Launched(
+                minute=cluster.minute,
+                node=machine.name,
+                kind=machine.kind,
+                pods=len(pods),
+                lost=sum(one.lost for one in pods),
+                moved=sum(one.moved and not one.node for one in pods),
+                replaces=frozenset(one.node for one in pods if one.node),
+                requested=cluster.requested(machine.offering.pool),
+            )
+        )
+    return plan
+
+
+def _offered(cluster: Cluster, retiring: list[Machine]) -> Supply:
+    """Everything but offerings without capacity and those of retiring nodes."""
+    own = {Unavailable(one.kind[0], one.offering.offering.zone, one.kind[1]) for one in retiring}
+    closed, seed = cluster.closed | own, cluster.options.seed
+    if not closed:
+        return supply(seed, cluster.hour)
+    return Supply(cluster.pools, catalog(seed, cluster.hour), closed)
+
+
+def _launched(cluster: Cluster, planned: PlannedNode, offered: Supply) -> Machine:
+    chosen = _chosen(cluster, planned, offered)
+    ready = cluster.minute + cluster.dice.randint(*BOOT)
+    number = len(cluster.record.launched)
+    return Machine(
+        name=f"ip-10-0-{number // 200}-{number % 200 + 10}",
+        offering=chosen,
+        labels=offered.labels(offered.candidates.index(chosen)),
+        launched_at=cluster.minute,
+        ready_at=ready,
+        quiet_since=ready,
+        free=chosen.type.allocatable,
+    )
+
+
+def _chosen(cluster: Cluster, planned: PlannedNode, offered: Supply) -> Candidate:
+    """Return what EC2 launches for a request: for Spot one of the cheapest types."""
+    choice, cheapest = planned.choices[0], planned.cheapest
+    if choice.capacity_type != SPOT:
+        return cheapest
+    kind = cluster.dice.choice(choice.instance_types[: cluster.options.choices])
+    zone = cheapest.offering.zone
+    for each in offered.candidates:
+        where = (each.offering.zone, each.offering.capacity_type)
+        if (each.pool.name, each.type.name) == (planned.pool, kind) and where == (zone, SPOT):
+            return each
+    return cheapest
+
+
+Proposed = Mapping[tuple[str, ...], NodeReturn]
+"""The returns of a decision by the nodes that go together."""
+
+
+def give_back(cluster: Cluster, proposed: Proposed) -> Proposed:
+    """Decide, and begin what the decision of the minute before proposed too; return what is
+    proposed now."""
+    decision = decide_returns(snapshot(cluster))
+    for returned in decision.returns:
+        if returned.nodes in proposed:
+            _begin(cluster, returned)
+    return {one.nodes: one for one in decision.returns}
+
+
+def _begin(cluster: Cluster, returned: NodeReturn) -> None:
+    for name in returned.nodes:
+        one = cluster.machines[name]
+        cluster.record.faults += check_return(cluster, one, returned.cause)
+        one.retirement = Retirement(
+            returned.cause,
+            returned.reason,
+            returned.replaced,
+            began=cluster.minute,
+            draining=not returned.replaced,
+        )
+        cluster.record.given_back.append(
+            GivenBack(
+                minute=cluster.minute,
+                node=name,
+                kind=one.kind,
+                cause=returned.cause,
+                reason=returned.reason.message,
+                saving=returned.saving * (len(one.pods) / returned.moves if returned.moves else 1),
+                pods=len(one.pods),
+                replaced=returned.replaced,
+                requested=cluster.requested(one.offering.pool),
+            )
+        )
+
+
+def snapshot(cluster: Cluster) -> Snapshot:
+    """Return the snapshot of a cluster now."""
+    machines, options = cluster.machines.values(), cluster.options
+    own = [one for one in machines if one.is_ready(cluster.minute)]
+    return Snapshot(
+        now=MIDNIGHT + cluster.minute * MINUTE,
+        own=tuple(_own(cluster, one) for one in own),
+        others=tuple(one.node() for one in machines if not one.is_ready(cluster.minute)),
+        waiting=tuple(one.pod for one in cluster.controllers.pending),
+        pools=cluster.pools,
+        catalog=catalog(options.seed, cluster.hour),
+        rules={pool.name: options.rules for pool in cluster.pools},
+        unavailable=cluster.closed,
+        worth=options.worth,
+        most=_left_of_churn(cluster, len(own)),
+    )
+
+
+def _left_of_churn(cluster: Cluster, nodes: int) -> int:
+    churn = cluster.options.churn
+    since = cluster.minute - churn.within // MINUTE
+    given = cluster.record.given_back
+    recent = sum(one.minute > since and one.cause is not Cause.EMPTY for one in given)
+    return max(max(nodes * churn.percent // 100, churn.at_least) - recent, 0)
+
+
+def _own(cluster: Cluster, one: Machine) -> OwnNode:
+    return OwnNode(
+        node=one.node(),
+        instance=one.name,
+        pool=one.offering.pool.name,
+        instance_type=one.kind[0],
+        zone=one.offering.offering.zone,
+        capacity_type=one.kind[1],
+        price=cluster.price(one),
+        created_at=MIDNIGHT + one.launched_at * MINUTE,
+        quiet_since=MIDNIGHT + one.quiet_since * MINUTE,
+        pods=tuple(_movable(cluster, pod) for pod in one.pods.values()),
+        going=one.going,
+    )
+
+
+def _movable(cluster: Cluster, pod: SimulatedPod) -> MovablePod:
+    until = datetime.max.replace(tzinfo=UTC) if pod.protected else None
+    blocked = () if cluster.controllers.allows_eviction(pod) else (pod.owner,)
+    return MovablePod(pod.pod, until, blocked)

@@ -1,11 +1,16 @@
-"""What a simulated day records: each minute, and each node that came or went."""
+"""What a simulated day records: each minute, and each node that came or went; and which returns
+were undone too soon."""
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cached_property
 
 from leeway.disruption.rules import Cause
+from leeway.policy.worth import Worth
+
+_MINUTE = timedelta(minutes=1)
 
 
 @dataclass(frozen=True)
@@ -102,3 +107,59 @@ class Record:
         return Counter(
             f"{one.cause}, replaced" if one.replaced else str(one.cause) for one in self.given_back
         )
+
+
+def undone(record: Record, worth: Worth) -> list[GivenBack]:
+    """Return the replacements that a later plan undid: it gave the successor back because it was
+    not used well, before the saving had paid for the moved pods."""
+    left_at = {
+        one.node: one.minute for one in record.given_back if one.cause is Cause.UNDERUTILIZED
+    }
+    found = []
+    for one in record.given_back:
+        successors = [each.node for each in record.launched if one.node in each.replaces]
+        ends = [left_at[name] for name in successors if name in left_at]
+        if one.saving and ends and not _has_paid(one, min(ends), worth):
+            found.append(one)
+    return found
+
+
+def replaced_twice(record: Record, after: timedelta) -> list[GivenBack]:
+    """Return the successors of replaced nodes that were given back themselves within
+    consolidateAfter of their launch."""
+    launched_at = {one.node: one.minute for one in record.launched if one.replaces}
+    return [
+        one
+        for one in record.given_back
+        if one.node in launched_at and (one.minute - launched_at[one.node]) * _MINUTE < after
+    ]
+
+
+def bought_again(record: Record, worth: Worth) -> list[GivenBack]:
+    """Return the nodes that were needed again too soon: before the saving had paid for the moved
+    pods, a node of the same instance type and capacity type was launched, though the pods that use
+    its pool requested no more than when it was given back.
+
+    A launch for pods of interrupted nodes does not count: it replaces what EC2 took. Nor does the
+    successor of nodes that it replaces. Each launch counts for one node at most.
+    """
+    left = [one for one in record.given_back if one.cause is Cause.UNDERUTILIZED]
+    found = []
+    for launched in record.launched:
+        if launched.lost or launched.replaces:
+            continue
+        for one in left:
+            if _needs_again(launched, one) and not _has_paid(one, launched.minute, worth):
+                found.append(one)
+                left.remove(one)
+                break
+    return found
+
+
+def _needs_again(launched: Launched, one: GivenBack) -> bool:
+    more = any(now > then for now, then in zip(launched.requested, one.requested, strict=True))
+    return launched.minute > one.minute and launched.kind == one.kind and not more
+
+
+def _has_paid(one: GivenBack, minute: int, worth: Worth) -> bool:
+    return one.saving * (minute - one.minute) / 60 >= worth.per_pod * one.pods

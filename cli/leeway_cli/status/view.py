@@ -196,6 +196,8 @@ def _provisioning_lines(one: ProvisioningStatus, now: datetime) -> Iterator[Text
     others = one.others + sum(group.count for group in one.without_node[MOST_PODS:])
     if others:
         yield Text(f"      {others} pods get no node for other reasons")
+    if one.without_event:
+        yield Text(f"      {one.without_event} of these pods have no Event yet")
     if one.returned and one.returned_at is not None:
         count, ago = len(one.returned), age(now - one.returned_at)
         yield _line("gives back", "", f"{count} decisions {ago} ago")

@@ -56,6 +56,7 @@ from leeway.provisioning.report import (
 )
 from leeway.provisioning.tell import (
     NOT_WRITTEN,
+    EventsWritten,
     PodEvents,
     answer_of,
     answer_requests,
@@ -186,10 +187,12 @@ class NodeProvisioning:
         if not policy.paused:
             upcoming = self._deps.upcoming.read(cluster, pools, catalog, now)
         read = self._read(cluster, manifests, pools, requests, catalog, upcoming)
-        outcome, failures = LaunchOutcome((), (), (), ()), unanswered
+        outcome, failures, told = LaunchOutcome((), (), (), ()), unanswered, EventsWritten()
         if has_pools:
             outcome = self._launch(read, policy, until)
-            failures = () if policy.dry_run else self._tell(read, outcome, until)
+            if not policy.dry_run:
+                told = self._tell(read, outcome, until)
+                failures = told.failures
         returned = self._return_capacity(read, policy, outcome, until)
         demanded = len(read.demand.pods)
         result = PROVISIONED(
@@ -209,6 +212,7 @@ class NodeProvisioning:
             pods=demanded,
             launched=outcome.launched,
             without_node=outcome.without_node,
+            without_event=told.waiting,
             ahead=upcoming.reasons,
             launch_problems=(*outcome.reasons, *read.problems),
             unreadable=tuple(one.reason for one in read.state.unreadable),
@@ -321,11 +325,9 @@ class NodeProvisioning:
         except API_ERRORS:
             return frozenset()
 
-    def _tell(
-        self, read: ClusterRead, outcome: LaunchOutcome, until: datetime
-    ) -> tuple[Reason, ...]:
-        """Answer the requests and write Events; return what could not be written. A request whose
-        pods have all moved keeps its answer, which says where they went."""
+    def _tell(self, read: ClusterRead, outcome: LaunchOutcome, until: datetime) -> EventsWritten:
+        """Answer the requests and write Events; `failures` is what could not be written. A request
+        whose pods have all moved keeps its answer, which says where they went."""
         now = self._deps.clock.now()
         starting = {name: one.instance for name, one in read.starting.items()}
         joined = {node.name for node in read.state.nodes}
@@ -340,7 +342,7 @@ class NodeProvisioning:
         failures = answer_requests(self._deps.table, answers, self._deps.clock)
         events, table = self._deps.events_in, self._deps.table
         told = write_events(read, outcome, events, table, self._deps.clock, until)
-        return (*failures, *told)
+        return replace(told, failures=(*failures, *told.failures))
 
     def _failed(self, cluster: str, why: str, failure: Reason) -> ProvisioningReport:
         report = ProvisioningReport(cluster, why, failure, failures=(failure,), retry=True)

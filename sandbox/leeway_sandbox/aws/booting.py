@@ -28,6 +28,9 @@ from leeway_sandbox.kubernetes.quantities import milli
 
 type Accelerator = Literal["nvidia", "neuron"]
 
+_PLAIN = NodeConfiguration("AL2023", "", None, None, {}, {}, (), frozenset())
+"""The settings of an instance without user data, as those of Auto Scaling groups are."""
+
 _SYSTEMS: dict[Family, tuple[str, str]] = {
     "AL2": ("linux", "Amazon Linux 2"),
     "AL2023": ("linux", "Amazon Linux 2023"),
@@ -123,7 +126,7 @@ def _node(instance: Instance, image: Ami, configuration: NodeConfiguration) -> d
     zone = instance.placement.zone
     name = instance.id if configuration.is_named_by_instance else instance.private_dns_name
     architecture = "arm64" if image.architecture == "arm64" else "amd64"
-    capacity, allocatable = _resources(
+    capacity, allocatable = resources(
         INSTANCE_TYPES[instance.instance_type],
         configuration,
         accelerator_of(image),
@@ -194,11 +197,11 @@ def _labels(instance: Instance, name: str, system: str, architecture: str) -> di
     return labels
 
 
-def _resources(
+def resources(
     kind: Mapping[str, Any],
-    configuration: NodeConfiguration,
-    accelerator: Accelerator | None,
-    storage: int,
+    configuration: NodeConfiguration = _PLAIN,
+    accelerator: Accelerator | None = "nvidia",
+    storage: int = 20,
     efas: int = 0,
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Capacity and allocatable of an instance type, as DescribeInstanceTypes describes it.

@@ -8,14 +8,14 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import urllib3
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 from moto.ec2.models.instances import Instance
 
-from leeway_sandbox.aws import instances
+from leeway_sandbox.aws import booting, instances
 from leeway_sandbox.aws.cloud import Cloud
 from leeway_sandbox.aws.fleet_launch import fleet_of
 
@@ -31,8 +31,6 @@ EKS_TAG = "aws:eks:cluster-name"
 """EKS writes it on an instance that joins a cluster; nobody else can."""
 CLUSTER_NAME_TAGS = (EKS_TAG, "eks:cluster-name")
 
-# Boots an instance: the cluster that it joins, and its Node; None if it joins none.
-type Boot = Callable[[Instance], tuple[str, dict[str, Any]] | None]
 
 # EC2 state → reported state of the node, for the states that change the node.
 REPORTED_STATES = {"running": "running", "stopping": "stopped", "shutting-down": "terminated"}
@@ -55,8 +53,8 @@ def cluster_of(instance: Instance) -> str | None:
 def node_of(instance: Instance) -> dict[str, Any]:
     """Return the Node that the kubelet of the instance registers."""
     name, zone, tags = instance.private_dns_name, instance.placement.zone, instances.tags(instance)
-    kind = INSTANCE_TYPES.get(instance.instance_type, {})
-    architectures = kind.get("ProcessorInfo", {}).get("SupportedArchitectures", [])
+    kind = INSTANCE_TYPES[instance.instance_type]
+    architectures = kind["ProcessorInfo"]["SupportedArchitectures"]
     labels = {
         "beta.kubernetes.io/instance-type": instance.instance_type,
         "eks.amazonaws.com/capacityType": "SPOT" if instance.lifecycle == "spot" else "ON_DEMAND",
@@ -75,7 +73,7 @@ def node_of(instance: Instance) -> dict[str, Any]:
             content, _, effect = value.rpartition(":")
             taint = {"key": key.removeprefix(TAINT_TAG), "value": content, "effect": effect}
             taints.append(taint)
-    capacity, allocatable = _resources(kind)
+    capacity, allocatable = booting.resources(kind)
     for key, value in tags.items():
         if key.startswith(RESOURCE_TAG):
             resource = key.removeprefix(RESOURCE_TAG)
@@ -89,39 +87,13 @@ def node_of(instance: Instance) -> dict[str, Any]:
     }
 
 
-def _resources(kind: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return capacity and allocatable with the reservations of the EKS AMI.
-
-    Source: nodeadm's kube-reserved, https://docs.aws.amazon.com/eks/latest/userguide/. The
-    hypervisor uses about 7.5 % of the memory that EC2 advertises.
-    """
-    cores = kind.get("VCpuInfo", {}).get("DefaultVCpus", 2)
-    memory = int(kind.get("MemoryInfo", {}).get("SizeInMiB", 8192) * 0.925)
-    network = kind.get("NetworkInfo", {})
-    interfaces = network.get("MaximumNetworkInterfaces", 3)
-    pods = min(interfaces * (network.get("Ipv4AddressesPerInterface", 10) - 1) + 2, 110)
-    shares = [60, 10, 5, 5] + [2.5] * max(cores - 4, 0)  # millicores reserved of each core
-    kept_cpu = int(sum(shares[:cores]))
-    kept_memory = 255 + 11 * pods + 100  # MiB: kube-reserved, and the hard eviction threshold
-    capacity = {"cpu": str(cores), "memory": f"{memory}Mi", "pods": str(pods)}
-    allocatable = {
-        "cpu": f"{cores * 1000 - kept_cpu}m",
-        "memory": f"{memory - kept_memory}Mi",
-        "pods": str(pods),
-    }
-    gpus = sum(gpu["Count"] for gpu in kind.get("GpuInfo", {}).get("Gpus", []))
-    if gpus:
-        capacity["nvidia.com/gpu"] = allocatable["nvidia.com/gpu"] = str(gpus)
-    return capacity, allocatable
-
-
 class NodeLink:
     """Reports instances to the control API of their cluster, in order, without the cloud's lock."""
 
-    def __init__(self, cloud: Cloud, headers: Mapping[str, str], boot: Boot):
+    def __init__(self, cloud: Cloud, headers: Mapping[str, str]):
+        self._cloud = cloud
         self.controls: dict[str, str] = {}  # cluster name → base URL of its control API
         self._headers = {"Content-Type": "application/json", **headers}
-        self._boot = boot
         self._booted: dict[str, tuple[str, dict[str, Any]] | None] = {}  # instances that boot
         self._reported: dict[str, str] = {}  # instance → last reported state
         self._queue: queue.SimpleQueue[tuple[str, dict[str, Any]]] = queue.SimpleQueue()
@@ -154,7 +126,7 @@ class NodeLink:
         if fleet_of(instance) is None and not instance.user_data:
             return cluster_of(instance), None
         if state == "running" and instance.id not in self._booted:
-            booted = self._booted[instance.id] = self._boot(instance)
+            booted = self._booted[instance.id] = booting.boot(self._cloud, instance)
             if booted is not None:
                 instance.add_tags({EKS_TAG: booted[0]})
         joined = self._booted.get(instance.id)

@@ -4,7 +4,6 @@ import asyncio
 import gc
 import io
 import logging
-from functools import partial
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote
@@ -15,7 +14,6 @@ from leeway_sandbox.access import Gate
 from leeway_sandbox.aws import (
     account,
     autoscaling,
-    booting,
     dynamodb,
     eks,
     fleets,
@@ -66,7 +64,7 @@ class Front:
         images.install()
         launch_templates.install()
         fleets.install(cloud)
-        nodes = NodeLink(cloud, gate.pass_on(), partial(booting.boot, cloud))
+        nodes = NodeLink(cloud, gate.pass_on())
         autoscaling.install(cloud, bus)
         prices.add_retired_types()
         dynamodb.install(cloud)

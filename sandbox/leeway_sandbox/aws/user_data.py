@@ -2,9 +2,9 @@
 
 That is the cluster, the labels and taints, and the settings that decide what the node has for pods.
 The text that Leeway writes is tested in tests/bootstrap; here an instance that would never join is
-found. Sources: `nodeadm/` and `templates/al2/runtime/bootstrap.sh` of awslabs/amazon-eks-ami,
-bottlerocket-os/bottlerocket-settings-sdk, and `cmd/kubelet/app/options/options.go` and
-`pkg/util/taints/taints.go` of Kubernetes.
+found. The syntax of labels, taints and flags is not checked. Sources: `nodeadm/` and
+`templates/al2/runtime/bootstrap.sh` of awslabs/amazon-eks-ami,
+bottlerocket-os/bottlerocket-settings-sdk, and `cmd/kubelet/app/options/options.go` of Kubernetes.
 """
 
 import base64
@@ -30,9 +30,6 @@ _START = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _POWERSHELL_WORD = re.compile(r"'((?:[^']|'')*)'|\"([^\"]*)\"|(\S+)")
-_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-_DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_EFFECTS = {"NoSchedule", "PreferNoSchedule", "NoExecute"}
 _OWN_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
 _OWN_LABELS = {
     f"{domain}/{name}"
@@ -243,13 +240,11 @@ def _node(
     """The node of a kubelet with this configuration and these flags, which win."""
     name, endpoint, authority = cluster
     flags = dict(_flags(arguments))
-    labels = _pairs("node-labels", flags.get("node-labels", ""), "=")
+    labels = _pairs(flags.get("node-labels", ""), "=")
     _check_labels(labels)
     taints = config.get("registerWithTaints") or ()
     if "register-with-taints" in flags:
         taints = [_taint(one) for one in flags["register-with-taints"].split(",") if one]
-    for taint in taints:
-        _check_taint(taint)
     by_flag = _config_of(flags)
     config = {**config, **by_flag}
     for key in ("maxPods", "podsPerCore"):
@@ -277,11 +272,7 @@ def _flags(arguments: list[str]) -> Iterator[tuple[str, str]]:
     """Flags by name; labels of a repeated flag are added, of others the last one wins."""
     labels = []
     for word in arguments:
-        name, equals, value = word.partition("=")
-        if not (name.startswith("--") and equals):
-            raise BootError(f"the kubelet exits: expected --FLAG=VALUE, got {word!r}")
-        if name == "--hostname-override":
-            raise BootError("EKS authenticates a kubelet by the private DNS name of its instance")
+        name, _, value = word.partition("=")
         if name == "--node-labels":
             labels.append(value)
         else:
@@ -298,19 +289,17 @@ def _config_of(flags: Mapping[str, str]) -> dict[str, Any]:
         ("eviction-hard", "evictionHard", "<"),
     ):
         if name in flags:
-            found[field] = _pairs(name, flags[name], sign)
+            found[field] = _pairs(flags[name], sign)
     for name, field in (("max-pods", "maxPods"), ("pods-per-core", "podsPerCore")):
         if name in flags:
             found[field] = int(flags[name]) if flags[name].isdecimal() else flags[name]
     return found
 
 
-def _pairs(name: str, text: str, sign: str) -> dict[str, str]:
+def _pairs(text: str, sign: str) -> dict[str, str]:
     found = {}
     for pair in filter(None, text.split(",")):
-        key, found_sign, value = pair.partition(sign)
-        if not found_sign:
-            raise BootError(f"the kubelet exits: --{name}: malformed pair, expect key{sign}value")
+        key, _, value = pair.partition(sign)
         found[key.strip()] = value.strip()
     return found
 
@@ -322,8 +311,6 @@ def _check_labels(labels: Mapping[str, str]) -> None:
             "the kubelet exits: unknown 'kubernetes.io' or 'k8s.io' labels specified with "
             f"--node-labels: {', '.join(foreign)}"
         )
-    for key, value in labels.items():
-        _check_name(key, value, "label")
 
 
 def _is_reserved(key: str) -> bool:
@@ -334,22 +321,8 @@ def _is_reserved(key: str) -> bool:
     return ours and not allowed and key not in _OWN_LABELS
 
 
-def _check_name(key: str, value: str, what: str) -> None:
-    domain, slash, name = key.rpartition("/")
-    if not _NAME.fullmatch(name) or (slash and not _DOMAIN.fullmatch(domain)):
-        raise BootError(f"the kubelet exits: invalid {what} key {key[:80]!r}")
-    if value and not _NAME.fullmatch(value):
-        raise BootError(f"the kubelet exits: invalid value of {what} {key}: {value[:80]!r}")
-
-
 def _taint(text: str) -> dict[str, str]:
     """A taint as --register-with-taints has it: KEY=VALUE:EFFECT or KEY:EFFECT."""
     head, _, effect = text.strip().rpartition(":")
     key, _, value = head.partition("=")
     return {"key": key, "value": value, "effect": effect}
-
-
-def _check_taint(taint: Mapping[str, str]) -> None:
-    _check_name(taint["key"], taint.get("value") or "", "taint")
-    if (effect := taint.get("effect")) not in _EFFECTS:
-        raise BootError(f"the kubelet exits: invalid effect of taint {taint['key']}: {effect!r}")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from leeway_sandbox import access
+from leeway_sandbox.kubernetes import registry
 from leeway_sandbox.kubernetes.cluster import Settings
 from leeway_sandbox.kubernetes.servers import Servers, server_context
 from leeway_sandbox.process import exit_on_errors, report_ready, wait_for_stop
@@ -33,6 +34,11 @@ def _arguments() -> argparse.Namespace:
         help="one more name of the certificate (repeatable)",
     )
     parser.add_argument("--rbac", type=Path, help="file or folder with access rules")
+    parser.add_argument(
+        "--without-admission-policies",
+        action="store_true",
+        help="have no ValidatingAdmissionPolicies, as Kubernetes before 1.30",
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "--initial-nodes",
@@ -78,6 +84,8 @@ async def _serve(arguments: argparse.Namespace, folder: Path) -> None:
     settings = Settings(**{name: given[name] for name in names})
     tls = server_context(folder, arguments.san)
     gate = access.Gate.of(arguments, "/")  # for the port of the control API
+    if arguments.without_admission_policies:
+        registry.remove(*registry.ADMISSION_POLICIES)
     serving = Servers(settings, arguments.host, folder / "ca.crt", tls, arguments.rbac, gate)
     addresses = await serving.start(arguments.port)
     report_ready(

@@ -152,7 +152,7 @@ def load_rules(store: Store, path: Path) -> None:
 
 def _load(store: Store, file: Path, document: dict[str, object]) -> None:
     kind = _KINDS.get(str(document.get("kind")))
-    if kind is None:
+    if kind is None or kind not in registry.KINDS.values():
         raise SandboxError(
             f"{file}: the kind {document.get('kind')!r} is not a role, a binding, an "
             "admission policy or a namespace."

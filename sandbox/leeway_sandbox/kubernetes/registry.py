@@ -148,6 +148,14 @@ def _read() -> dict[tuple[str, str, str], Kind]:
 
 
 KINDS = _read()
+
+
+def remove(*kinds: Kind) -> None:
+    """Serve some kinds no longer."""
+    for kind in kinds:
+        del KINDS[kind.group, kind.version, kind.plural]
+
+
 # Kinds of request bodies that are not stored.
 DELETE_OPTIONS = Kind("", "v1", "DeleteOptions", "", False, DeleteOptions, ())
 EVICTION = Kind("policy", "v1", "Eviction", "", True, Eviction, ())

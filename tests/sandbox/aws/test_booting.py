@@ -269,9 +269,6 @@ def test_the_volume_with_the_kubelets_data_is_the_ephemeral_storage(
     ("user_data", "reason"),
     [
         (None, "the instance has no user data"),
-        (b"#!/bin/bash\n", "nodeadm exits: the user data has no NodeConfig"),
-        (_node_config({"apiServerEndpoint": ""}), "nodeadm exits: Apiserver endpoint is missing"),
-        (_node_config({"cidr": ""}), "nodeadm exits: CIDR is missing"),
         (
             _node_config({"apiServerEndpoint": "https://gone.example.com"}),
             "the kubelet cannot reach https://gone.example.com: no cluster has this endpoint",
@@ -281,22 +278,12 @@ def test_the_volume_with_the_kubelets_data_is_the_ephemeral_storage(
             "x509: certificate signed by unknown authority",
         ),
         (_node_config({"name": "other"}), "its token is for cluster 'other'"),
-        (
-            _node_config(flags=["--node-labels=node-role.kubernetes.io/worker=x"]),
-            "labels specified with --node-labels: node-role.kubernetes.io/worker",
-        ),
-        (_node_config(config={"maxPods": "20"}), "maxPods: expected a whole number"),
     ],
 )
 def test_an_instance_whose_user_data_is_wrong_runs_and_never_joins(
     aws: Sandbox, recorder: Recorder, user_data: bytes | None, reason: str
 ) -> None:
     assert reason in _reason(aws, recorder, _launch(aws, user_data))
-
-
-def test_user_data_for_another_family_starts_no_node(aws: Sandbox, recorder: Recorder) -> None:
-    reason = _reason(aws, recorder, _launch(aws, _node_config(), "m6g.large", BOTTLEROCKET))
-    assert reason.startswith("early-boot-config exits: the user data is not TOML")
 
 
 def test_an_instance_without_a_profile_never_joins(aws: Sandbox, recorder: Recorder) -> None:
@@ -324,37 +311,3 @@ def test_a_custom_image_boots_as_the_family_in_its_tag(aws: Sandbox, recorder: R
     ec2.create_tags(Resources=[plain], Tags=[tag])
     [known] = launched(ec2.create_fleet(**request(own, pools)))
     assert _node(aws, recorder, known)
-
-
-def test_a_feature_gate_names_a_node_by_its_instance(aws: Sandbox, recorder: Recorder) -> None:
-    document = yaml.safe_load(_node_config())
-    document["spec"]["featureGates"] = {"InstanceIdNodeName": True}
-    instance = _launch(aws, yaml.safe_dump(document).encode())
-    metadata = _node(aws, recorder, instance)["metadata"]
-    assert metadata["name"] == metadata["labels"]["kubernetes.io/hostname"] == instance
-
-
-def test_the_cluster_gets_a_report_when_an_instance_of_a_fleet_ends(
-    aws: Sandbox, recorder: Recorder
-) -> None:
-    instance = _launch(aws, _node_config())
-    _node(aws, recorder, instance)
-    aws.client("ec2").terminate_instances(InstanceIds=[instance])
-    aws.wait(lambda: len(_reports(recorder, instance)) == 2)
-    assert _reports(recorder, instance)[1]["state"] == "terminated"
-
-
-def test_an_instance_that_never_joined_ends_without_a_report(
-    aws: Sandbox, recorder: Recorder
-) -> None:
-    instance = _launch(aws, None)
-    _reason(aws, recorder, instance)
-    aws.client("ec2").terminate_instances(InstanceIds=[instance])
-    aws.wait(lambda: described(aws, instance)[0]["State"]["Name"] == "terminated")
-    assert not _reports(recorder, instance)
-
-
-def test_an_instance_of_a_group_joins_without_user_data(aws: Sandbox, recorder: Recorder) -> None:
-    tags = [{"Key": "kubernetes.io/cluster/demo", "Value": "owned", "PropagateAtLaunch": True}]
-    [instance] = aws.group("grouped", 1, Tags=tags)
-    assert _node(aws, recorder, instance)["metadata"]["labels"]["kubernetes.io/os"] == "linux"

@@ -26,36 +26,6 @@ def ends(live: Live, uid: str) -> list[dict[str, Any]]:
     return [one for one in live.journal("pod-ended") if one["uid"] == uid]
 
 
-def test_an_evicted_pod_is_replaced_on_another_node(cluster: Live) -> None:
-    [pod] = cluster.deploy("mover", 1)
-    node = pod["spec"]["nodeName"]
-    cluster.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
-
-    cluster.evict(pod["metadata"]["name"])
-    cluster.until(lambda: ends(cluster, pod["metadata"]["uid"]))
-    [successor] = cluster.until(lambda: cluster.running("app=mover"))
-
-    cluster.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": None}})
-    assert successor["spec"]["nodeName"] != node
-    [end] = ends(cluster, pod["metadata"]["uid"])
-    assert end["how"] == "graceful"
-    assert end["owner"] == "Deployment/default/mover"
-    [deletion] = [
-        one for one in cluster.journal("pod-deletion") if one["uid"] == pod["metadata"]["uid"]
-    ]
-    assert (deletion["via"], deletion["grace"]) == ("eviction", 30)
-
-
-def test_a_pod_that_exceeds_its_grace_period_is_killed(cluster: Live) -> None:
-    slow = {"sandbox.leeway.sh/ends-after": "1h"}
-    [pod] = cluster.deploy("slow", 1, annotations=slow)
-
-    cluster.evict(pod["metadata"]["name"], gracePeriodSeconds=1)
-
-    [end] = cluster.until(lambda: ends(cluster, pod["metadata"]["uid"]))
-    assert end["how"] == "grace-period-expired"
-
-
 def test_a_second_delete_can_shorten_the_grace_period(cluster: Live) -> None:
     slow = {"sandbox.leeway.sh/ends-after": "1h"}
     [pod] = cluster.deploy("cut", 1, annotations=slow)
@@ -112,20 +82,6 @@ def test_pods_end_with_their_instance_and_are_replaced_on_other_nodes(cluster: L
     assert "nodeName" not in successor["spec"]
 
 
-def test_a_dead_node_is_unknown_and_unreachable_before_its_removal(cluster: Live) -> None:
-    [name] = cluster.add_nodes(8)
-
-    cluster.report(f"i-{7:017x}", "terminated")
-
-    def unreachable() -> bool:
-        node = cluster.api.get(f"/api/v1/nodes/{name}").json()
-        taints = [taint["key"] for taint in node["spec"].get("taints", ())]
-        return "node.kubernetes.io/unreachable" in taints
-
-    cluster.until(unreachable)
-    assert not cluster.is_ready(name)
-
-
 def test_a_stopped_instance_keeps_its_node_and_runs_its_pods_again(cluster: Live) -> None:
     [name] = cluster.add_nodes(14)
     spec = {"nodeSelector": {"kubernetes.io/hostname": name}}
@@ -146,15 +102,6 @@ def test_a_stopped_instance_keeps_its_node_and_runs_its_pods_again(cluster: Live
     assert same["metadata"]["uid"] == pod["metadata"]["uid"]
     starts = {"kind": "pod-running", "uid": pod["metadata"]["uid"]}
     cluster.until(lambda: len([e for e in cluster.journal() if starts.items() <= e.items()]) == 2)
-
-
-def test_a_node_joins_unready_and_becomes_ready(cluster: Live) -> None:
-    [name] = cluster.add_nodes(7)
-
-    kinds = [one["kind"] for one in cluster.journal() if one.get("node") == name]
-
-    assert kinds[0] == "node-joined"
-    assert "node-ready" in kinds
 
 
 def test_only_the_initial_nodes_join_at_once(tmp_path: Path) -> None:
@@ -267,22 +214,6 @@ def test_a_stateful_pod_waits_until_its_volume_is_detached(cluster: Live) -> Non
     assert len(zones) == 1
 
 
-def test_a_deployment_rolls_over_to_a_new_template(cluster: Live) -> None:
-    before = {one["metadata"]["uid"] for one in cluster.deploy("rolled", 4)}
-    container = {"name": "c", "image": "pause:2"}
-    path = "/apis/apps/v1/namespaces/default/deployments/rolled"
-    change = {"spec": {"template": {"spec": {"containers": [container]}}}}
-    cluster.patch(path, change, "strategic-merge-patch+json")
-
-    def rolled() -> bool:
-        pods = cluster.running("app=rolled")
-        images = {pod["spec"]["containers"][0]["image"] for pod in pods}
-        return len(pods) == 4 and images == {"pause:2"}
-
-    cluster.until(rolled)
-    assert before.isdisjoint(one["metadata"]["uid"] for one in cluster.running("app=rolled"))
-
-
 def test_deleting_an_owner_deletes_its_dependents(cluster: Live) -> None:
     cluster.deploy("owner", 2)
 
@@ -291,26 +222,6 @@ def test_deleting_an_owner_deletes_its_dependents(cluster: Live) -> None:
     cluster.until(lambda: not cluster.pods("app=owner"))
     sets = cluster.api.get("/apis/apps/v1/replicasets", params={"labelSelector": "app=owner"})
     assert sets.json()["items"] == []
-
-
-def test_an_out_of_service_node_frees_its_volumes_and_pods_at_once(cluster: Live) -> None:
-    [name] = cluster.add_nodes(5)
-    pod = bare_pod("with-volume", nodeSelector={"kubernetes.io/hostname": name})
-    pod["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "lone"}}]
-    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    cluster.create(_CLAIMS, {"metadata": {"name": "lone"}, "spec": claim})
-    cluster.create(PODS, pod)
-    cluster.until(
-        lambda: cluster.api.get(f"{PODS}/with-volume").json()["status"]["phase"] == "Running"
-    )
-
-    cluster.report(f"i-{4:017x}", "terminated")
-    taint = {"key": "node.kubernetes.io/out-of-service", "value": "x", "effect": "NoExecute"}
-    cluster.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": [taint]}})
-
-    cluster.until(lambda: cluster.api.get(f"{PODS}/with-volume").status_code == 404)
-    attached = cluster.api.get(_ATTACHMENTS).json()["items"]
-    assert name not in [one["spec"]["nodeName"] for one in attached]
 
 
 def test_a_kubelet_whose_node_was_deleted_still_ends_its_pods(cluster: Live) -> None:

@@ -44,26 +44,6 @@ def test_a_merge_needs_the_present_version_if_it_has_one(cluster: Live) -> None:
     assert second.status_code == 409
 
 
-def test_an_equal_update_keeps_the_version(cluster: Live) -> None:
-    cluster.patch(_NODE, {"metadata": {"labels": {"still": "here"}}})
-    before = cluster.api.get(_NODE).json()["metadata"]["resourceVersion"]
-
-    after = cluster.patch(_NODE, {"metadata": {"labels": {"still": "here"}}}).json()
-
-    assert after["metadata"]["resourceVersion"] == before
-
-
-def test_a_json_patch_tests_and_replaces(cluster: Live) -> None:
-    operations = [
-        {"op": "add", "path": "/metadata/labels/patched", "value": "yes"},
-        {"op": "test", "path": "/metadata/labels/patched", "value": "yes"},
-    ]
-
-    answer = cluster.patch(_NODE, operations, "json-patch+json")
-
-    assert answer.json()["metadata"]["labels"]["patched"] == "yes"
-
-
 def test_a_strategic_merge_merges_containers_by_name_and_deletes_by_directive(
     cluster: Live,
 ) -> None:
@@ -93,16 +73,6 @@ def test_status_and_spec_are_written_separately(cluster: Live) -> None:
 
     assert "message" not in by_main["status"]
     assert by_status["status"]["message"] == "by status"
-
-
-def test_the_spec_of_a_pod_is_immutable(cluster: Live) -> None:
-    cluster.create(PODS, bare_pod("fixed"))
-
-    refused = cluster.patch(f"{PODS}/fixed", {"spec": {"dnsPolicy": "Default"}})
-
-    assert refused.status_code == 422
-    [cause] = refused.json()["details"]["causes"]
-    assert (cause["reason"], cause["field"]) == ("FieldValueForbidden", "spec")
 
 
 def test_a_replaced_object_needs_the_present_version(cluster: Live) -> None:
@@ -144,16 +114,6 @@ def test_an_unknown_field_is_warned_of_or_refused(cluster: Live) -> None:
     assert warned.status_code == 201
     assert warned.headers["Warning"] == '299 - "unknown field \\"datum\\""'
     assert "datum" not in warned.json()
-
-
-def test_a_value_of_the_wrong_type_is_refused(cluster: Live) -> None:
-    body = deployment("typed", 1)
-    body["spec"]["replicas"] = "three"
-
-    refused = cluster.api.post(DEPLOYMENTS, json=body)
-
-    assert refused.status_code == 400
-    assert "cannot unmarshal string into Go struct field" in refused.json()["message"]
 
 
 def test_managers_share_an_object_and_remove_only_their_own_fields(cluster: Live) -> None:

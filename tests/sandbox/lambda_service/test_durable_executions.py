@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from leeway_sandbox.lambda_service.server import StartQuota
 
 from .conftest import ARN, durable, eventually, running_service
 
@@ -54,15 +53,6 @@ def test_starts_above_the_limit_of_a_second_are_throttled() -> None:
     assert refused.value.response["Error"]["Code"] == "TooManyRequestsException"
 
 
-def test_a_start_quota_refills_by_the_second() -> None:
-    now = [0.0]
-    quota = StartQuota(2, clock=lambda: now[0])
-    assert [quota.take() for _ in range(3)] == [True, True, False]
-    now[0] = 0.5
-    assert [quota.take() for _ in range(2)] == [True, False]
-    assert all(StartQuota(0).take() for _ in range(1000))
-
-
 def test_a_name_starts_one_execution(service: Any, tmp_path: Path) -> None:
     event = {"marks": str(tmp_path / "marks")}
     name = _name()
@@ -93,12 +83,6 @@ def test_a_name_with_another_payload_or_version_is_a_conflict(
         service.send(function, event, DurableExecutionName=name)
 
 
-def test_each_start_without_a_name_is_a_new_execution(service: Any) -> None:
-    arns = {service.send("steps:live", {})["DurableExecutionArn"] for _ in range(2)}
-
-    assert len(arns) == 2
-
-
 @pytest.mark.parametrize(
     ("function", "more", "result"),
     [
@@ -122,12 +106,6 @@ def test_the_event_of_a_failed_execution_goes_to_the_dead_letter_queue(
     assert service.ended(arn) == "FAILED"
     (message,) = eventually(lambda: messages("durable-dead"))
     assert json.loads(message["Body"]) == {"notice": 4}
-
-
-def test_the_caller_of_an_execution_that_fails_gets_its_error(service: Any) -> None:
-    error = service.invoke("durable-failing:live", {})
-
-    assert (error["errorType"], error["errorMessage"]) == ("ValueError", "no good")
 
 
 def test_an_execution_can_be_stopped(service: Any, messages: Any) -> None:
@@ -171,23 +149,6 @@ def test_executions_are_listed_by_function(service: Any) -> None:
     assert listed(Statuses=["RUNNING"], StartedAfter=started.replace(year=2000)) == [arn]
     assert listed(Statuses=["SUCCEEDED"]) == []
     assert listed(StartedBefore=started.replace(year=2000)) == []
-
-
-def test_an_execution_that_does_not_exist_is_not_found(service: Any) -> None:
-    with pytest.raises(service.client.exceptions.ResourceNotFoundException):
-        service.client.get_durable_execution(
-            DurableExecutionArn=f"{ARN}steps:1/durable-execution/none/none"
-        )
-
-
-def test_forty_executions_at_once_all_succeed(service: Any) -> None:
-    with ThreadPoolExecutor(8) as threads:
-        starts = threads.map(
-            lambda number: service.send("steps:live", {"number": number}), range(40)
-        )
-        arns = [start["DurableExecutionArn"] for start in starts]
-
-    assert {service.ended(arn) for arn in arns} == {"SUCCEEDED"}
 
 
 def test_old_ended_executions_are_deleted_and_their_names_are_free(aws: str) -> None:

@@ -183,16 +183,6 @@ def test_groups_are_handled_at_the_same_time(consumed: Consumed) -> None:
     assert consumed.ended(2)[-2:] == ["b1", "a1"]
 
 
-def test_no_more_invocations_run_than_the_mapping_allows(consumed: Consumed) -> None:
-    consumed.consume(concurrency=2)
-    for group in ("a", "b", "c"):
-        consumed.send(group, group=group, seconds=0.5)
-
-    steps = consumed.ended(3)
-    assert {step[0] for step in steps[:2]} == {">"}
-    assert not steps[2].startswith(">")
-
-
 @pytest.mark.parametrize("way", ["fails", "raises", "dies"])
 def test_a_message_that_was_not_handled_comes_again_before_the_next_one(
     consumed: Consumed, way: str
@@ -217,15 +207,6 @@ def test_only_the_failed_messages_of_a_batch_come_again(consumed: Consumed) -> N
 
     assert consumed.ended(3) == [">a1", "a1", ">b1", "b1", ">a1", "a1"]
     consumed.empty()
-
-
-def test_without_partial_failures_an_answer_does_not_fail_a_message(consumed: Consumed) -> None:
-    consumed.consume(partialFailures=False)
-    consumed.send("a1", fails=1)
-
-    consumed.ended(1)
-    consumed.empty()
-    assert consumed.steps() == [">a1", "a1"]
 
 
 def test_the_visibility_of_a_failed_message_is_the_choice_of_the_function(
@@ -303,33 +284,6 @@ def test_a_function_is_killed_in_the_middle_of_a_call(
     assert sorted(url.rpartition(prefix)[2] for url in listed) == created
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_kill_at_any_call_meets_the_function_and_not_the_poller(
-    consumed: Consumed, sandbox: Sandbox, when: str
-) -> None:
-    """A receipt whose answer is lost would hide its messages for the queue's visibility timeout."""
-    consumed.consume()
-    consumed.send("warms up")
-    consumed.ended(1)
-    fault = {"service": "*", "function": consumed.name, "kill": True, "when": when, "count": 1}
-    sandbox.control("PUT", "faults", {"faults": [fault]})
-    for name in ("a1", "a2"):
-        consumed.send(name, creates=1)
-
-    assert consumed.ended(3)[2:] == [">a1", ">a1", ">created", "a1", ">a2", ">created", "a2"]
-    consumed.empty()
-    sandbox.control("PUT", "faults", {"faults": []})
-    (killed,) = sandbox.journal("caller-killed", functions=[consumed.name])
-    assert killed["call"] == "sqs:CreateQueue"
-
-
-def test_messages_that_were_sent_before_the_mapping_are_consumed(consumed: Consumed) -> None:
-    consumed.send("early")
-    consumed.consume()
-
-    assert consumed.ended(1) == [">early", "early"]
-
-
 def test_a_mapping_of_a_function_that_does_not_exist_is_refused(service: Service) -> None:
     source = {"name": "x", "function": f"{ARN}nowhere", "queue": QUEUE_ARN + "q.fifo"}
     status, _ = service.raw_control("PUT", "functions", {"functions": [], "eventSources": [source]})
@@ -349,10 +303,3 @@ def test_a_function_that_sends_its_messages_on_to_its_own_queue_is_stopped(
     assert len(consumed.ended(16)) == 2 * 16, "Lambda stops the 17th invocation of a chain"
     consumed.send("another chain")
     assert consumed.ended(17)[-1] == "another chain"
-
-
-def test_a_function_that_allows_recursive_loops_is_not_stopped(consumed: Consumed) -> None:
-    consumed.consume(recursive_loop="Allow")
-    consumed.send("loop", again=20)
-    assert len(consumed.ended(21)) == 2 * 21
-    assert not consumed.service.journal("recursion-stopped", function=consumed.name)

@@ -11,7 +11,7 @@ from leeway.aws.errors import code_of
 from leeway.reasons import clause
 
 from leeway_cli.adopt.reachability import Endpoint
-from leeway_cli.adopt.settings.setting import Kind, listed
+from leeway_cli.adopt.settings.setting import AwsCall, Kind, listed
 from leeway_cli.errors import CannotBeDoneError
 
 if TYPE_CHECKING:
@@ -137,23 +137,18 @@ class AccessEntry(Kind):
             f"also gets {listed(self.groups - now.groups)}."
         )
 
-    def call(self, cluster: str, now: Self | None) -> str:
-        call = "CreateAccessEntry" if now is None else "UpdateAccessEntry"
-        groups = f"kubernetesGroups={','.join(sorted(self.groups))}"
-        given = groups if self.type == STANDARD else f"type={self.type}"
-        return f"eks:{call} clusterName={cluster} principalArn={self.principal} {given}"
+    def call(self, cluster: str, now: Self | None) -> AwsCall:
+        operation = "CreateAccessEntry" if now is None else "UpdateAccessEntry"
+        given: dict[str, Any] = {"type": self.type} if now is None else {}
+        if self.type == STANDARD:
+            given["kubernetesGroups"] = sorted(self.groups)
+        return AwsCall("eks", operation, {**self._name(cluster), **given})
 
-    def removal(self, cluster: str) -> str:
-        return f"eks:DeleteAccessEntry clusterName={cluster} principalArn={self.principal}"
+    def removal(self, cluster: str) -> AwsCall:
+        return AwsCall("eks", "DeleteAccessEntry", self._name(cluster))
 
-    def write(self, services: "Services", now: Self | None) -> None:
-        if now is None:
-            services.eks.create_entry(services.cluster, self)
-        else:
-            services.eks.update_entry(services.cluster, self)
-
-    def remove(self, services: "Services") -> None:
-        services.eks.delete_entry(services.cluster, self)
+    def _name(self, cluster: str) -> dict[str, str]:
+        return {"clusterName": cluster, "principalArn": self.principal}
 
 
 def read_access(services: "Services", asked: Iterable[Kind]) -> Iterator[Kind]:
@@ -234,25 +229,6 @@ class Eks:
         kind = found.get("type", STANDARD)
         groups = found.get("kubernetesGroups", ()) if kind == STANDARD else ()
         return AccessEntry(found["principalArn"], frozenset(groups), kind)
-
-    def create_entry(self, cluster: str, entry: AccessEntry) -> None:
-        """Create an access entry."""
-        groups = {"kubernetesGroups": sorted(entry.groups)} if entry.type == STANDARD else {}
-        self._client().create_access_entry(
-            clusterName=cluster, principalArn=entry.principal, type=entry.type, **groups
-        )
-
-    def update_entry(self, cluster: str, entry: AccessEntry) -> None:
-        """Replace the groups of an access entry."""
-        self._client().update_access_entry(
-            clusterName=cluster,
-            principalArn=entry.principal,
-            kubernetesGroups=sorted(entry.groups),
-        )
-
-    def delete_entry(self, cluster: str, entry: AccessEntry) -> None:
-        """Delete an access entry."""
-        self._client().delete_access_entry(clusterName=cluster, principalArn=entry.principal)
 
     def switch_mode(self, cluster: str, mode: Mode) -> None:
         """Change the authentication mode and wait until EKS has done it.

@@ -18,7 +18,7 @@ from leeway.instances.owners import (
     owner_of,
 )
 
-from leeway_cli.adopt.settings.setting import Kind, listed
+from leeway_cli.adopt.settings.setting import AwsCall, Kind, listed
 from leeway_cli.errors import CannotBeDoneError
 
 if TYPE_CHECKING:
@@ -31,8 +31,23 @@ HOOK_TIMEOUT = 300
 waits for this time."""
 
 
+class OfGroup(Kind):
+    """A setting of an Auto Scaling group, which may be deleted meanwhile."""
+
+    __slots__ = ()
+    group: str
+
+    def write(self, services: "Services", now: Self | None) -> None:
+        with _missing(self.group):
+            super().write(services, now)
+
+    def remove(self, services: "Services") -> None:
+        with _missing(self.group):
+            super().remove(services)
+
+
 @dataclass(frozen=True, slots=True)
-class GroupTag(Kind):
+class GroupTag(OfGroup):
     """A tag of an Auto Scaling group."""
 
     group: str
@@ -72,22 +87,21 @@ class GroupTag(Kind):
             f"{now.propagated}); it becomes {self.value!r}."
         )
 
-    def call(self, cluster: str, now: Self | None) -> str:
-        return (
-            f"autoscaling:CreateOrUpdateTags ResourceId={self.group} Key={self.tag} "
-            f"Value={self.value} PropagateAtLaunch={str(self.propagated).lower()}"
-        )
+    def call(self, cluster: str, now: Self | None) -> AwsCall:
+        return self._tags("CreateOrUpdateTags")
 
-    def removal(self, cluster: str) -> str:
-        return f"autoscaling:DeleteTags ResourceId={self.group} Key={self.tag}"
+    def removal(self, cluster: str) -> AwsCall:
+        return self._tags("DeleteTags")
 
-    def write(self, services: "Services", now: Self | None) -> None:
-        with _missing(self.group):
-            services.scaling.put_tag(self)
-
-    def remove(self, services: "Services") -> None:
-        with _missing(self.group):
-            services.scaling.delete_tag(self)
+    def _tags(self, operation: str) -> AwsCall:
+        tag = {
+            "ResourceId": self.group,
+            "ResourceType": "auto-scaling-group",
+            "Key": self.tag,
+            "Value": self.value,
+            "PropagateAtLaunch": self.propagated,
+        }
+        return AwsCall("autoscaling", operation, {"Tags": [tag]})
 
 
 class Transition(StrEnum):
@@ -101,7 +115,7 @@ HOOKS = {"leeway-drain": Transition.TERMINATING, "leeway-admit": Transition.LAUN
 
 
 @dataclass(frozen=True, slots=True)
-class GroupHook(Kind):
+class GroupHook(OfGroup):
     """A lifecycle hook of an Auto Scaling group. `timeout` is its heartbeat timeout in seconds,
     `target` the ARN of its own notification target, `role` and `metadata` go with the target."""
 
@@ -164,22 +178,28 @@ class GroupHook(Kind):
             f"{self.transition}; instances will wait for it and for {self.name}."
         )
 
-    def call(self, cluster: str, now: Self | None) -> str:
-        return (
-            f"autoscaling:PutLifecycleHook AutoScalingGroupName={self.group} "
-            f"LifecycleHookName={self.name} LifecycleTransition={self.transition} "
-            f"HeartbeatTimeout={self.timeout} DefaultResult={self.default}"
-        )
+    def call(self, cluster: str, now: Self | None) -> AwsCall:
+        own = {"RoleARN": self.role, "NotificationMetadata": self.metadata}
+        own["NotificationTargetARN"] = self.target
+        given = {key: value for key, value in own.items() if value}
+        if now is not None and now.target:
+            # An empty target removes the present one. Source: Auto Scaling API, PutLifecycleHook.
+            given.setdefault("NotificationTargetARN", "")
+        fields = {
+            **self._name,
+            "LifecycleTransition": self.transition.value,
+            "HeartbeatTimeout": self.timeout,
+            "DefaultResult": self.default,
+            **given,
+        }
+        return AwsCall("autoscaling", "PutLifecycleHook", fields)
 
-    def removal(self, cluster: str) -> str:
-        return (
-            f"autoscaling:DeleteLifecycleHook AutoScalingGroupName={self.group} "
-            f"LifecycleHookName={self.name}"
-        )
+    def removal(self, cluster: str) -> AwsCall:
+        return AwsCall("autoscaling", "DeleteLifecycleHook", self._name)
 
-    def write(self, services: "Services", now: Self | None) -> None:
-        with _missing(self.group):
-            services.scaling.put_hook(self, now)
+    @property
+    def _name(self) -> dict[str, str]:
+        return {"AutoScalingGroupName": self.group, "LifecycleHookName": self.name}
 
     def later(self, services: "Services") -> str | None:
         """DeleteLifecycleHook ends outstanding actions with ABANDON for launching instances.
@@ -195,8 +215,11 @@ class GroupHook(Kind):
         )
 
     def remove(self, services: "Services") -> None:
-        with _missing(self.group):
-            services.scaling.delete_hook(self)
+        try:
+            self.removal(services.cluster).make()
+        except ClientError as error:  # there is no such hook, or no such group
+            if code_of(error) != "ValidationError":
+                raise
 
 
 def desired_hooks(group: str) -> tuple[GroupHook, ...]:
@@ -270,7 +293,6 @@ def chosen_groups(
 
 _NAMES = 100
 """Groups of one DescribeAutoScalingGroups. Source: Auto Scaling API, `AutoScalingGroupNames`."""
-_KIND = "auto-scaling-group"
 _AUTOSCALER_TAG = "k8s.io/cluster-autoscaler/"
 
 
@@ -344,54 +366,6 @@ class AutoScaling:
         ]
         found = tuple(_hook(one) for one in hooks["LifecycleHooks"])
         return ScalingGroup(name, tags, found, _node_group(name, tags), tuple(waiting))
-
-    def put_tag(self, tag: GroupTag) -> None:
-        """Write a tag of a group."""
-        self._scaling().create_or_update_tags(Tags=[_as_tag(tag)])
-
-    def delete_tag(self, tag: GroupTag) -> None:
-        """Delete a tag of a group."""
-        self._scaling().delete_tags(Tags=[_as_tag(tag)])
-
-    def put_hook(self, hook: GroupHook, replaces: GroupHook | None) -> None:
-        """Create or replace a lifecycle hook."""
-        own = {
-            "NotificationTargetARN": hook.target,
-            "RoleARN": hook.role,
-            "NotificationMetadata": hook.metadata,
-        }
-        own = {key: value for key, value in own.items() if value}
-        if replaces is not None and replaces.target:
-            # An empty target removes the present one. Source: Auto Scaling API, PutLifecycleHook.
-            own.setdefault("NotificationTargetARN", "")
-        self._scaling().put_lifecycle_hook(
-            AutoScalingGroupName=hook.group,
-            LifecycleHookName=hook.name,
-            LifecycleTransition=hook.transition.value,
-            HeartbeatTimeout=hook.timeout,
-            DefaultResult=hook.default,
-            **own,
-        )
-
-    def delete_hook(self, hook: GroupHook) -> None:
-        """Delete a lifecycle hook; a missing one is not an error."""
-        try:
-            self._scaling().delete_lifecycle_hook(
-                AutoScalingGroupName=hook.group, LifecycleHookName=hook.name
-            )
-        except ClientError as error:
-            if code_of(error) != "ValidationError":
-                raise
-
-
-def _as_tag(tag: GroupTag) -> dict[str, Any]:
-    return {
-        "ResourceId": tag.group,
-        "ResourceType": _KIND,
-        "Key": tag.tag,
-        "Value": tag.value,
-        "PropagateAtLaunch": tag.propagated,
-    }
 
 
 def _hook(one: Mapping[str, Any]) -> GroupHook:

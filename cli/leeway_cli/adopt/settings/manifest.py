@@ -55,7 +55,7 @@ class ClusterManifest(Kind):
     def remove(self, services: "Services") -> None:
         stored = _stored(services)
         if stored is not None:
-            services.stack.manifests().delete(services.cluster, stored)
+            services.stack.manifests().delete_manifest(services.cluster, stored)
 
 
 def default_manifest(cluster: str) -> ClusterManifest:

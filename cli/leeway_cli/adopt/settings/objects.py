@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from leeway.headroom.pause_pods import LOWEST_PRIORITY, MANAGED_BY, priority_class_object
+from leeway.headroom.reconciler import BUFFER_ROLE
 from leeway.kubernetes.connection import FIELD_MANAGER, Connection, raise_unless_object
 from leeway.kubernetes.list_watch import without_nulls
 from leeway.ports.kubernetes import ClusterRefused
@@ -48,6 +49,15 @@ _SHARED = ("pods", "services", "secrets")
 """What a namespace is searched for before release deletes it. Kubernetes itself puts a ConfigMap
 and a ServiceAccount into each namespace."""
 _WHOLE = frozenset({"rules", "subjects", "roleRef"})
+_LIMITED_KINDS = frozenset(
+    {
+        "Namespace",
+        "PriorityClass",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+    }
+)
+_LIMITED_ROLES = frozenset({BUFFER_ROLE, "leeway-headroom-priorities"})
 _LABELS = (("app.kubernetes.io/name", "leeway"), (MANAGED_BY, "leeway"))
 
 
@@ -162,11 +172,33 @@ def cluster_object(document: Mapping[str, Any]) -> ClusterObject:
     return ClusterObject(path, kind, name, json.dumps(document, sort_keys=True))
 
 
+def is_limited(one: ClusterObject) -> bool:
+    """Whether an object is a policy, or gives a right to write pause pods, which only a policy
+    limits."""
+    return one.kind in _LIMITED_KINDS or one.name in _LIMITED_ROLES
+
+
+def policies_missing(cluster: str) -> str:
+    """Say what a cluster without admission policies means."""
+    return (
+        f"The API server of cluster {cluster} has no admission policies: it is older than "
+        "Kubernetes 1.30. So leeway:drain and leeway:capacity can change every field of a Node, "
+        "and Leeway gets no right to write pause pods: it keeps no headroom of its own. Update "
+        f"the cluster, then run `leeway adopt {cluster}`."
+    )
+
+
 class KubernetesObjects:
     """The objects of one cluster. Every method raises the errors of `ports.kubernetes`."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+
+    def has_policies(self) -> bool:
+        """Whether the API server has admission policies, as Kubernetes has from 1.30 on."""
+        served = self._request("GET", "/apis/admissionregistration.k8s.io/v1") or {}
+        names = {one.get("name") for one in served.get("resources") or ()}
+        return PLURALS["ValidatingAdmissionPolicy"] in names
 
     def read(self, wanted: ClusterObject) -> ClusterObject | None:
         """Read an object, reduced to the fields that `wanted` has; None if it does not exist."""

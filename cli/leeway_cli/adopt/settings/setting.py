@@ -1,11 +1,46 @@
 """What all settings have in common."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
+
+from botocore import xform_name
+from leeway.wiring.clients import client
 
 if TYPE_CHECKING:
     from leeway_cli.adopt.services import Services
+
+
+@dataclass(frozen=True, slots=True)
+class AwsCall:
+    """A call of AWS with its parameters: what a plan shows, and what a change makes."""
+
+    service: str
+    operation: str
+    parameters: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        shown = " ".join(f"{name}={value}" for name, value in _shown(self.parameters))
+        return f"{self.service}:{self.operation} {shown}"
+
+    def make(self) -> None:
+        """Make the call.
+
+        Raises:
+            ClientError, BotoCoreError: AWS refuses or does not answer.
+        """
+        getattr(client(self.service), xform_name(self.operation))(**self.parameters)
+
+
+def _shown(parameters: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """Yield the names and values of parameters, those inside of others without their path."""
+    for name, value in parameters.items():
+        inside = [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+        for one in inside:
+            yield from _shown(one)
+        if not inside:
+            yield name, ",".join(map(str, value)) if isinstance(value, list) else value
 
 
 class Kind(ABC):
@@ -56,16 +91,16 @@ class Kind(ABC):
         return None
 
     @abstractmethod
-    def call(self, cluster: str, now: Self | None) -> str:
-        """Return the call that writes this setting with its most important parameters."""
+    def call(self, cluster: str, now: Self | None) -> AwsCall | str:
+        """Return the call that writes this setting, or its most important parameters."""
 
-    def removal(self, cluster: str) -> str:
+    def removal(self, cluster: str) -> AwsCall | str:
         """Return the call that removes this setting."""
         raise ValueError(f"release never removes the {self.title}")
 
-    @abstractmethod
     def write(self, services: "Services", now: Self | None) -> None:
         """Make `call`."""
+        _make(self.call(services.cluster, now))
 
     def later(self, services: "Services") -> str | None:
         """Return why release cannot remove this setting yet; None if it can."""
@@ -73,7 +108,13 @@ class Kind(ABC):
 
     def remove(self, services: "Services") -> None:
         """Make `removal`; a missing setting is not an error."""
-        raise ValueError(f"release never removes the {self.title}")
+        _make(self.removal(services.cluster))
+
+
+def _make(call: AwsCall | str) -> None:
+    if isinstance(call, str):
+        raise TypeError(f"only a setting's own code makes {call}")
+    call.make()
 
 
 def listed(names: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from leeway.aws.errors import code_of
 from leeway.launch.fleet_errors import SPOT_ROLE_MISSING
 from leeway.wiring.clients import client
 
-from leeway_cli.adopt.settings.setting import Kind
+from leeway_cli.adopt.settings.setting import AwsCall, Kind
 
 if TYPE_CHECKING:
     from leeway_cli.adopt.services import Services
@@ -42,16 +42,15 @@ class SpotRole(Kind):
     def reason(self, cluster: str, now: Self | None) -> str:
         return str(SPOT_ROLE_MISSING())
 
-    def call(self, cluster: str, now: Self | None) -> str:
-        return f"iam:CreateServiceLinkedRole AWSServiceName={_SERVICE}"
+    def call(self, cluster: str, now: Self | None) -> AwsCall:
+        return AwsCall("iam", "CreateServiceLinkedRole", {"AWSServiceName": _SERVICE})
 
     def write(self, services: "Services", now: Self | None) -> None:
         """A role that exists is not an error."""
-        iam = client("iam")
         try:
-            iam.create_service_linked_role(AWSServiceName=_SERVICE)
+            super(SpotRole, self).write(services, now)
         except ClientError:
-            if not spot_role_exists(iam):
+            if not spot_role_exists(client("iam")):
                 raise
 
 

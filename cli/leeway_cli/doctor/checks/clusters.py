@@ -146,7 +146,8 @@ def _check_role(
             aws("iam get-role", role_name=role.name),
         )
         return
-    if stack is not None and role.name not in map(_name_of, stack.node_roles):
+    named = [arn.rpartition("/")[2] for arn in stack.node_roles] if stack else []
+    if stack is not None and role.name not in named:
         given = ",".join((*stack.node_roles, role.arn))
         yield about.fails(
             f"The parameter NodeRoleArns of stack {stack.name} does not name role {role.name} "
@@ -167,7 +168,3 @@ def _managed(role: RoleFacts, policy: str) -> str:
     """Return the ARN of a policy that AWS manages, in the partition of a role."""
     partition = role.arn.split(":")[1]
     return f"arn:{partition}:iam::aws:policy/{policy}"
-
-
-def _name_of(arn: str) -> str:
-    return arn.rpartition("/")[2]

@@ -12,7 +12,6 @@ from leeway_cli.doctor.facts import (
     ClusterFacts,
     Facts,
     FunctionAnswers,
-    MissingRight,
     known,
 )
 from leeway_cli.doctor.finding import About, Finding, aws, deploy, shell
@@ -28,12 +27,12 @@ def check_answers(facts: Facts) -> Iterator[Finding]:
     if stack is None:
         return
     yield from about_aws(stack, answers)
-    rights = rights_of(one.body for one in facts.wanted_objects)
     clusters = {one.name: one for one in facts.clusters}
     for one in answers:
         cluster = clusters.get(one.cluster)
         # Without its access entry, which check_setup reports, a role has no right.
         if cluster is not None and _has_entry(cluster, *_role_of(stack, one.function)):
+            rights = rights_of(wanted.body for wanted in facts.wanted_in(cluster))
             yield from about_cluster(stack, one, rights, known(cluster.rights) or ())
 
 
@@ -80,7 +79,7 @@ def about_cluster(
     stack: LeewayStack,
     one: FunctionAnswers,
     rights: Iterable[Right],
-    lacking: Iterable[MissingRight] = (),
+    lacking: Iterable[Right] = (),
 ) -> Iterator[Finding]:
     """Return findings about the token of a function. `rights` are those in rbac/; `lacking` are
     those that a group does not have, which are findings about the group."""

@@ -76,7 +76,7 @@ def check_concurrency(facts: Facts) -> Iterator[Finding]:
     found, spot = known(facts.concurrency), len(spot_of_clusters(facts))
     if found is None:
         return
-    free = found.unreserved - OF_EVERY_MINUTE
+    free = found - OF_EVERY_MINUTE
     waves = math.ceil(spot / free) if free > 0 else spot + 1
     seconds = (waves - 1) * SECONDS_OF_RETIREMENT
     if free > 0 and seconds < NOTICED:
@@ -84,7 +84,7 @@ def check_concurrency(facts: Facts) -> Iterator[Finding]:
     yield About(reasons.QUOTA_TOO_LOW, "Lambda's concurrency").finding(
         Severity.FAILS if free <= 0 or seconds > LATEST_CORDON else Severity.WARNS,
         "The functions of this account without reserved concurrency may run "
-        f"{found.unreserved} at once. If EC2 interrupts all {spot} Spot instances, the last "
+        f"{found} at once. If EC2 interrupts all {spot} Spot instances, the last "
         f"node is cordoned about {seconds} s later.",
         _increase("lambda", "L-B99A9384", max(1000, spot + OF_EVERY_MINUTE)),
     )

@@ -10,11 +10,12 @@ from leeway_cli.adopt.reachability import reachability
 from leeway_cli.adopt.settings.access import AccessEntry, Authentication
 from leeway_cli.adopt.settings.groups import GroupHook, GroupTag
 from leeway_cli.adopt.settings.leeway_stack import LeewayStack, ManagedCluster, version_difference
-from leeway_cli.adopt.settings.objects import ClusterObject
+from leeway_cli.adopt.settings.objects import ClusterObject, is_limited, policies_missing
 from leeway_cli.adopt.settings.spot_role import SpotRole
 from leeway_cli.doctor import reasons
-from leeway_cli.doctor.facts import ClusterFacts, Facts, MissingRight, known
+from leeway_cli.doctor.facts import ClusterFacts, Facts, known
 from leeway_cli.doctor.finding import About, Finding, Severity, aws, shell
+from leeway_cli.doctor.rights import Right
 
 _RBAC = frozenset({"ClusterRole", "ClusterRoleBinding", "RoleBinding"})
 
@@ -27,7 +28,22 @@ def check_setup(facts: Facts) -> Iterator[Finding]:
     if reason := version_difference(stack, facts.wanted_objects):
         yield About(reasons.VERSIONS_DIFFER, f"stack {stack.name}").fails(reason)
     for cluster in facts.clusters:
+        if known(cluster.policies) is False:
+            yield from _without_policies(cluster)
         yield from _differences(facts, stack, cluster)
+
+
+def _without_policies(cluster: ClusterFacts) -> Iterator[Finding]:
+    code, name = reasons.POLICIES_MISSING, cluster.name
+    update = aws("eks update-cluster-version", name=name, kubernetes_version="1.30")
+    yield About(code, f"cluster {name}", name).warns(policies_missing(name), update)
+    for one in known(cluster.objects) or ():
+        if one.kind in _RBAC and is_limited(one):
+            yield About(code, one.title, name).fails(
+                f"{one.title} lets leeway:headroom write any Deployment or priority class: cluster "
+                f"{name} has no admission policy that limits it.",
+                shell("kubectl", "delete", "--filename", "rbac/admission.yaml"),
+            )
 
 
 def _differences(facts: Facts, stack: LeewayStack, cluster: ClusterFacts) -> Iterator[Finding]:
@@ -35,23 +51,20 @@ def _differences(facts: Facts, stack: LeewayStack, cluster: ClusterFacts) -> Ite
     wanted = Wanted(
         cluster.name,
         stack,
-        facts.wanted_objects,
+        facts.wanted_in(cluster),
         tuple(sorted(one.name for one in groups)),
         tuple(one.arn for one in known(cluster.roles) or () if one.arn),
     )
     was_read = _read_kinds(facts, cluster)
     desired = [one for one in desired_settings(wanted) if was_read(one)]
     found = difference(cluster.name, desired, by_key(*_current(facts, stack, cluster)))
-    adopt = shell("leeway", "adopt", cluster.name, *_stack_option(stack.name))
+    option = () if stack.name == "leeway" else ("--stack", stack.name)
+    adopt = shell("leeway", "adopt", cluster.name, *option)
     for step in found.steps:
         about = About(reasons.CLUSTER_SETTING_DIFFERS, step.change.title, cluster.name)
         yield about.finding(_severity(step.change, cluster), step.reason, adopt)
     about = About(reasons.CLUSTER_SETTING_DIFFERS, f"cluster {cluster.name}", cluster.name)
     yield from map(about.fails, found.blockers)
-
-
-def _stack_option(stack: str) -> tuple[str, ...]:
-    return () if stack == "leeway" else ("--stack", stack)
 
 
 def _read_kinds(facts: Facts, cluster: ClusterFacts) -> Callable[[Setting], bool]:
@@ -109,7 +122,7 @@ def check_rights(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def _grant(one: MissingRight) -> str:
+def _grant(one: Right) -> str:
     if one.role in (BUFFER_ROLE, TARGET_ROLE) and one.namespace != NAMESPACE:
         given = (f"--clusterrole={one.role}", f"--group={one.group}")
         place = f"--namespace={one.namespace}"

@@ -19,7 +19,6 @@ from leeway_cli.doctor.facts import (
     AlarmFacts,
     AliasFacts,
     CatalogFacts,
-    Concurrency,
     ConsumerFacts,
     FunctionFacts,
     InstanceUse,
@@ -58,7 +57,6 @@ def _function(name: str) -> FunctionFacts:
         raise
     return FunctionFacts(
         name=name,
-        arn=found["FunctionArn"],
         state=found.get("State", "Active"),
         update=found.get("LastUpdateStatus", "Successful"),
         problem=found.get("StateReason") or found.get("LastUpdateStatusReason") or "",
@@ -83,30 +81,26 @@ def _alias(function: str) -> AliasFacts:
 
 def consumers_of(stack: str) -> tuple[ConsumerFacts, ...]:
     """Read the event source mappings of provision_nodes."""
-    name = function_name(stack, BUYER)
     pages = client("lambda").get_paginator("list_event_source_mappings")
     return tuple(
-        ConsumerFacts(name, one["UUID"], one["State"])
-        for page in pages.paginate(FunctionName=name)
+        ConsumerFacts(one["UUID"], one["State"])
+        for page in pages.paginate(FunctionName=function_name(stack, BUYER))
         for one in page["EventSourceMappings"]
     )
 
 
-def concurrency() -> Concurrency:
-    """Read how many invocations the account allows at a time."""
+def concurrency() -> int:
+    """Read how many invocations functions without reserved concurrency may have at a time."""
     limit = client("lambda").get_account_settings()["AccountLimit"]
-    return Concurrency(limit["ConcurrentExecutions"], limit["UnreservedConcurrentExecutions"])
+    return int(limit["UnreservedConcurrentExecutions"])
 
 
 def rules() -> tuple[RuleFacts, ...]:
     """Read the rules of the default bus whose pattern could match a notice, with their targets: one
     call for each rule, and for each hundred rules of the bus."""
-    found = [one for one in _listed("events", "list_rules", "Rules") if _concerns_leeway(one)]
+    listed = _listed("events", "list_rules", "Rules")
+    found = [one for one in listed if could_match_a_notice(_pattern(one))]
     return tuple(in_parallel(_rule, found, AT_ONCE))
-
-
-def _concerns_leeway(rule: Mapping[str, Any]) -> bool:
-    return could_match_a_notice(_pattern(rule))
 
 
 def _rule(rule: Mapping[str, Any]) -> RuleFacts:

@@ -15,7 +15,7 @@ from leeway.manifests.cluster import Cluster, ClusterSpec
 from leeway.manifests.headroom import CapacityBuffer
 from leeway.manifests.node_pool import NodePool, pools_without_limits
 from leeway.manifests.scaled_object import ScaledObject
-from leeway.pool_pauses import POOL, PoolRecord
+from leeway.pool_pauses import POOL
 from leeway.wiring.clients import client, table
 from leeway.wiring.launch_nodes import node_sources
 
@@ -77,24 +77,20 @@ def pools_of(
     records = table(name=stack.table).list(POOL, cluster=cluster)
     stored = {one.pool: one for one in records}
     resolver = PoolResolver(node_sources(), cluster)
-    return tuple(
-        PoolFacts(
-            name=one.pool,
-            role=one.role.value if one.role is not None else _role_of_profile(one),
-            unlaunchable=_unlaunchable(resolver, one),
-            launched=one.pool in launched or _has_joined(stored.get(one.pool)),
-            paused=_paused(stored.get(one.pool)),
+    found = []
+    for one in settings:
+        record = stored.get(one.pool)
+        joined = record is not None and record.counted_from is not None
+        found.append(
+            PoolFacts(
+                name=one.pool,
+                role=one.role.value if one.role is not None else _role_of_profile(one),
+                unlaunchable=_unlaunchable(resolver, one),
+                launched=one.pool in launched or joined,
+                paused=str(record.paused) if record is not None and record.paused else None,
+            )
         )
-        for one in settings
-    )
-
-
-def _paused(record: PoolRecord | None) -> str | None:
-    return str(record.paused) if record is not None and record.paused is not None else None
-
-
-def _has_joined(record: Any) -> bool:
-    return record is not None and record.counted_from is not None
+    return tuple(found)
 
 
 def _unlaunchable(resolver: PoolResolver, settings: NodeSettings) -> str | None:
@@ -158,7 +154,6 @@ def _group(described: Mapping[str, Any], managed: str) -> GroupFacts:
     return GroupFacts(
         name=described["AutoScalingGroupName"],
         desired=described["DesiredCapacity"],
-        minimum=described["MinSize"],
         maximum=described["MaxSize"],
         zones=tuple(described["AvailabilityZones"]),
         types=tuple(one["InstanceType"] for one in overrides if "InstanceType" in one),

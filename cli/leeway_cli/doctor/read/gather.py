@@ -23,7 +23,7 @@ from leeway_cli.adopt.reachability import FunctionsNetwork, functions_network
 from leeway_cli.adopt.settings.access import AccessEntry, Eks, Mode
 from leeway_cli.adopt.settings.groups import AutoScaling, ScalingGroup
 from leeway_cli.adopt.settings.leeway_stack import CloudFormation, LeewayStack
-from leeway_cli.adopt.settings.objects import ClusterObject, KubernetesObjects
+from leeway_cli.adopt.settings.objects import ClusterObject, KubernetesObjects, is_limited
 from leeway_cli.adopt.settings.spot_role import spot_role_exists
 from leeway_cli.doctor.facts import (
     ClusterFacts,
@@ -31,7 +31,6 @@ from leeway_cli.doctor.facts import (
     FunctionAnswers,
     GroupFacts,
     InstanceUse,
-    MissingRight,
     PoolFacts,
     Read,
     Unread,
@@ -40,7 +39,7 @@ from leeway_cli.doctor.facts import (
 from leeway_cli.doctor.finding import Severity
 from leeway_cli.doctor.names import FUNCTIONS, function_name
 from leeway_cli.doctor.read import aws, cluster, kubernetes, probes
-from leeway_cli.doctor.rights import rights_in_namespaces, rights_of
+from leeway_cli.doctor.rights import Right, rights_in_namespaces, rights_of
 from leeway_cli.errors import AccountError, CommandError, as_clause, aws_errors, kubernetes_errors
 from leeway_cli.stack import Stack, other_server, same_server
 
@@ -105,11 +104,8 @@ def _read[T](part: str, severity: Severity, read: Callable[[], T]) -> Read[T]:
             raise
         return Unread(part, str(error), severity)
     except Exception as error:  # noqa: BLE001 - the other parts are worth reading
-        return Unread(part, _unexpected(error), severity)
-
-
-def _unexpected(error: Exception) -> str:
-    return f"{type(error).__name__}: {as_clause(error)}. Set LEEWAY_DEBUG=1 to see the traceback."
+        problem = f"{type(error).__name__}: {as_clause(error)}"
+        return Unread(part, f"{problem}. Set LEEWAY_DEBUG=1 to see the traceback.", severity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +196,10 @@ def _cluster(
         read = (objects.read(one) for one in sources.wanted)
         return tuple(one for one in read if one is not None)
 
-    def read_rights() -> tuple[MissingRight, ...]:
-        asked, objects = connection.needed(), [one.body for one in sources.wanted]
+    def read_rights() -> tuple[Right, ...]:
+        asked, limited = connection.needed(), known(policies.get()) is False
+        wanted = (one for one in sources.wanted if not (limited and is_limited(one)))
+        objects = [one.body for one in wanted]
         found = known(manifests.get())
         bindings = found[0].bindings if found is not None else ()
         rights = (*rights_of(objects), *rights_in_namespaces(objects, bindings))
@@ -215,6 +213,11 @@ def _cluster(
         return tuple(sources.clusters.entries(name, sorted(arns)))
 
     pools = start("the pools", FAILS, read_pools)
+    policies = start(
+        "the kinds of the API server",
+        FAILS,
+        lambda: KubernetesObjects(connection.needed()).has_policies(),
+    )
     objects = start("the objects of rbac/", FAILS, read_objects)
     rights = start("the rights of Leeway's groups", FAILS, read_rights)
     workloads = start(
@@ -234,6 +237,7 @@ def _cluster(
             eks=eks.get(),
             entries=entries.get(),
             objects=objects.get(),
+            policies=policies.get(),
             scaling_groups=groups.get(),
             configuration=stored if isinstance(stored, Unread) else stored[0],
             groups=capacity.get(),

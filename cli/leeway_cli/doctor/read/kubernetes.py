@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.json import Decoder
 
 from leeway_cli.doctor.checks.second_handlers import KARPENTER, TERMINATION_HANDLER
-from leeway_cli.doctor.facts import MissingRight, WorkloadFacts
+from leeway_cli.doctor.facts import WorkloadFacts
 from leeway_cli.doctor.rights import Right
 
 AT_ONCE = 16
@@ -93,15 +93,11 @@ def _handler(kind: str, one: _Workload) -> WorkloadFacts | None:
     return None
 
 
-def missing_rights(connection: Connection, rights: Sequence[Right]) -> tuple[MissingRight, ...]:
+def missing_rights(connection: Connection, rights: Sequence[Right]) -> tuple[Right, ...]:
     """Ask the API server which of these rights the groups do not have: one SubjectAccessReview for
     each."""
     allowed = in_parallel(partial(_is_allowed, connection), rights, AT_ONCE)
-    return tuple(
-        MissingRight(right.group, right.verb, right.resource, right.namespace, right.role)
-        for right, allows in zip(rights, allowed, strict=True)
-        if not allows
-    )
+    return tuple(right for right, allows in zip(rights, allowed, strict=True) if not allows)
 
 
 def _is_allowed(connection: Connection, right: Right) -> bool:

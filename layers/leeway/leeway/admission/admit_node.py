@@ -39,7 +39,7 @@ from leeway.retirement.hooks import (
     next_heartbeat,
     with_new_hooks,
 )
-from leeway.selection.labels import JOINED, REGISTERED, UNREGISTERED
+from leeway.selection.labels import JOINED, LAUNCHED, REGISTERED, UNREGISTERED
 from leeway.table import Table
 
 INSTANCE_NOT_TERMINATED = ReasonCode(
@@ -301,7 +301,7 @@ class AdmitNode:
         find it again. The label INITIALIZED says that the node is ready for pods.
         """
         states = JOINED if is_ready else {REGISTERED: JOINED[REGISTERED]}
-        labels = {**record.labels, **states}
+        labels = {**record.labels, **states, LAUNCHED: "true"}
         gated = any(one.key == UNREGISTERED for one in node.taints)
         if not (taints or gated) and all(node.labels.get(k) == v for k, v in labels.items()):
             return ()

@@ -20,6 +20,7 @@ from leeway.selection.labels import (
     HOSTNAME,
     INSTANCE_TYPE,
     JOINED,
+    LAUNCHED,
     OS,
     REGION,
     WELL_KNOWN,
@@ -106,11 +107,11 @@ def control_plane_sets(key: str) -> bool:
 
 
 def split(labels: Mapping[str, str]) -> SplitLabels:
-    """Split labels, each part in the order of its keys."""
+    """Split labels, each part in the order of its keys. Every kubelet sets LAUNCHED."""
     by_kubelet = {
         key: value
-        for key, value in sorted(labels.items())
-        if kubelet_may_set(key) and not control_plane_sets(key)
+        for key, value in sorted({**labels, LAUNCHED: "true"}.items())
+        if key == LAUNCHED or (kubelet_may_set(key) and not control_plane_sets(key))
     }
     rest = {key: value for key, value in sorted(labels.items()) if key not in by_kubelet}
     return SplitLabels(by_kubelet, rest)

@@ -2,8 +2,12 @@
 
 They have a negative priority and preempt no pod, so the scheduler evicts them in favour of any
 ordinary pod. An evicted pause pod is pending again, which requests the next node.
+
+A person who writes manifests decides where pause pods run, and with which requests. The limits
+below keep these pods from anything else. rbac/admission.yaml has the same limits.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +26,18 @@ IMAGE = (
 """The digest is that of the multi-platform index, so the tag cannot change the image. Source:
 Cilium's Dockerfile of its own pause image; nine other projects use the same digest."""
 
+_TAG = r"(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})"
+_PAUSE_IMAGE = re.compile(
+    rf"registry\.k8s\.io/pause({_TAG}(@sha256:[0-9a-f]{{64}})?|@sha256:[0-9a-f]{{64}})"
+    rf"|([A-Za-z0-9._:-]+/)+pause{_TAG}?@{re.escape(IMAGE.partition('@')[2])}"
+)
+
+
+def is_pause_image(image: str) -> bool:
+    """Whether an image only pauses: one of registry.k8s.io, or a copy of IMAGE elsewhere."""
+    return _PAUSE_IMAGE.fullmatch(image) is not None
+
+
 MANAGED_BY = "app.kubernetes.io/managed-by"
 BUFFER_LABEL = "leeway.sh/headroom"
 OWNER_LABELS = {MANAGED_BY: "leeway"}
@@ -29,6 +45,43 @@ OWNER_LABELS = {MANAGED_BY: "leeway"}
 
 NAMESPACE = "leeway-headroom"
 """The namespace of pause pods whose manifest names no other."""
+
+_TAINTS_OF_OTHERS = re.compile(
+    r"^(leeway|karpenter)\.sh/|^node(\.cloudprovider)?\.kubernetes\.io/"
+    r"|^node-role\.kubernetes\.io/(control-plane|master)$|ClusterAutoscaler$"
+)
+"""Keys of the taints of nodes that start, retire, fail, or run the control plane."""
+
+
+def may_tolerate(toleration: Mapping[str, Any]) -> bool:
+    """Whether a pause pod may have a toleration. It tolerates the taints of a pool, each by its
+    key: on a node that starts or retires it would be in the way."""
+    key = str(toleration.get("key") or "")
+    return bool(key) and not _TAINTS_OF_OTHERS.search(key)
+
+
+def may_keep_away(term: Mapping[str, Any]) -> bool:
+    """Whether a pause pod may have a term of pod anti-affinity.
+
+    The scheduler also keeps the selected pods away from the pause pod. It preempts pause pods for
+    them on one node only, so terms by zone would close a zone with pause pods on several nodes.
+    Source: Kubernetes documentation, "Assigning Pods to Nodes".
+    """
+    return (
+        term.get("topologyKey") == "kubernetes.io/hostname"
+        and not term.get("namespaces")
+        and term.get("namespaceSelector") is None
+    )
+
+
+def anti_affinity_terms(affinity: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return all terms of pod anti-affinity of a pod's affinity."""
+    rules = affinity.get("podAntiAffinity") or {}
+    preferred = rules.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+    return [
+        *(rules.get("requiredDuringSchedulingIgnoredDuringExecution") or ()),
+        *(one.get("podAffinityTerm") or {} for one in preferred),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +97,6 @@ class PausePods:
     requests: Mapping[str, str]
     priority: int = LOWEST_PRIORITY
     image: str = IMAGE
-    labels: Mapping[str, str] = field(default_factory=dict)
     node_selector: Mapping[str, str] = field(default_factory=dict)
     affinity: Mapping[str, Any] = field(default_factory=dict)
     tolerations: Sequence[Mapping[str, Any]] = ()
@@ -90,7 +142,7 @@ def deployment_object(pods: PausePods, replicas: int) -> dict[str, Any]:
                 "rollingUpdate": {"maxSurge": 0, "maxUnavailable": "25%"},
             },
             "template": {
-                "metadata": {"labels": {**pods.labels, **OWNER_LABELS, **selector}},
+                "metadata": {"labels": {**OWNER_LABELS, **selector}},
                 "spec": _pod_spec(pods, selector),
             },
         },

@@ -10,7 +10,12 @@ from datetime import datetime, timedelta
 from statistics import median_low
 from typing import Any
 
-from leeway.headroom.pause_pods import PausePods
+from leeway.headroom.pause_pods import (
+    PausePods,
+    anti_affinity_terms,
+    may_keep_away,
+    may_tolerate,
+)
 from leeway.headroom.reasons import (
     BUFFER_SIZE,
     FIXED_SIZE,
@@ -186,15 +191,19 @@ def template_pods(
 ) -> PausePods:
     """Return pause pods with the requests and the scheduling constraints of a pod spec.
 
-    They get none of its labels: a Service would select them.
+    They get none of its labels: a Service would select them. Tolerations and anti-affinity that a
+    pause pod may not have are left out.
     """
+    affinity = dict(spec.get("affinity") or {})
+    if not all(map(may_keep_away, anti_affinity_terms(affinity))):
+        del affinity["podAntiAffinity"]
     return PausePods(
         name=template_deployment_name(buffer),
         namespace=buffer.template_of.namespace,
         requests=requests.printed(),
         node_selector=spec.get("nodeSelector") or {},
-        affinity=spec.get("affinity") or {},
-        tolerations=spec.get("tolerations") or (),
+        affinity=affinity,
+        tolerations=tuple(one for one in spec.get("tolerations") or () if may_tolerate(one)),
         spread=spec.get("topologySpreadConstraints") or (),
     )
 

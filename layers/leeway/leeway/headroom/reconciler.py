@@ -48,7 +48,7 @@ from leeway.selection.reading.pod_objects import requests_of
 GROUP = "leeway:headroom"
 BUFFER_ROLE = "leeway-headroom-buffer"
 TARGET_ROLE = "leeway-headroom-target"
-"""ClusterRoles of rbac/leeway.yaml. A RoleBinding in a namespace grants them there: the first for
+"""ClusterRoles of rbac/. A RoleBinding in a namespace grants them there: the first for
 pause pods, the second for scaling the objects that users run there."""
 
 _DENIED = "denied the request"

@@ -57,6 +57,6 @@ class InstanceIndex:
         found = self._table.find(BY_CLUSTER, cluster, FACTS, unreadable=lambda _: None)
         return {one.instance: one for one in found}
 
-    def update(self, written: Iterable[InstanceFacts], removed: Iterable[str]) -> None:
+    def store(self, written: Iterable[InstanceFacts], removed: Iterable[str]) -> None:
         """Write the facts of some instances, and delete those of others."""
         self._table.change(FACTS, put=written, delete=({"instance": one} for one in removed))

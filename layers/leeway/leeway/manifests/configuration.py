@@ -111,7 +111,7 @@ class StoredManifests:
         """
         self._table.put(MANIFEST, manifest, replaces=replaces, cluster=cluster)
 
-    def delete(self, cluster: str, manifest: StoredManifest) -> None:
+    def delete_manifest(self, cluster: str, manifest: StoredManifest) -> None:
         """Delete a manifest if its version is stored. Of a pool, the time of the deletion stays:
         its nodes go only if somebody has deleted it, and not if it cannot be found.
 

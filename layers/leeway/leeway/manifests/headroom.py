@@ -6,7 +6,17 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from leeway.headroom.pause_pods import IMAGE, LOWEST_PRIORITY, MAX_NAME_LENGTH, NAMESPACE, PausePods
+from leeway.headroom.pause_pods import (
+    IMAGE,
+    LOWEST_PRIORITY,
+    MAX_NAME_LENGTH,
+    NAMESPACE,
+    PausePods,
+    anti_affinity_terms,
+    is_pause_image,
+    may_keep_away,
+    may_tolerate,
+)
 from leeway.headroom.plan import (
     Buffer,
     DesiredHeadroom,
@@ -37,19 +47,43 @@ from leeway.selection.resources import amount
 Count = Annotated[int, Field(ge=0, le=100_000)]
 
 
+def _tolerations_of_pools(tolerations: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+    for one in tolerations:
+        if not may_tolerate(one):
+            raise ValueError(
+                f"expected the key of a pool's taint, got {one.get('key') or 'every taint'}"
+            )
+    return tolerations
+
+
+def _affinity_within_a_node(affinity: dict[str, Any]) -> dict[str, Any]:
+    try:
+        narrow = all(map(may_keep_away, anti_affinity_terms(affinity)))
+    except (AttributeError, TypeError):
+        raise ValueError("expected an affinity, as in a pod") from None
+    if not narrow:
+        raise ValueError(
+            "podAntiAffinity: expected topologyKey kubernetes.io/hostname, without namespaces and "
+            "namespaceSelector"
+        )
+    return affinity
+
+
 class PodSize(Strict):
     """One pause pod: the capacity that it reserves, and on which nodes."""
 
     requests: Annotated[Amounts, Field(min_length=1)]
     """Resource requests of the pod: `cpu`, `memory`, `nvidia.com/gpu`, …"""
-    labels: Labels = Field(default_factory=dict)
-    """Labels of the pods, for selectors of other objects (a spread, an affinity)."""
     node_selector: Labels = Field(default_factory=dict)
     """Labels of the nodes on which the pod may run."""
-    tolerations: tuple[dict[str, Any], ...] = ()
-    """Tolerations, as in a pod."""
-    affinity: dict[str, Any] = Field(default_factory=dict)
-    """Affinity, as in a pod."""
+    tolerations: Annotated[tuple[dict[str, Any], ...], AfterValidator(_tolerations_of_pools)] = ()
+    """Tolerations of the taints of pools, as in a pod. Each names the key of a taint; taints of
+    Kubernetes, Karpenter, Cluster Autoscaler and Leeway are refused."""
+    affinity: Annotated[dict[str, Any], AfterValidator(_affinity_within_a_node)] = Field(
+        default_factory=dict
+    )
+    """Affinity, as in a pod. Pod anti-affinity has the topology key `kubernetes.io/hostname`, and
+    selects pods of its own namespace."""
     topology_spread_constraints: tuple[dict[str, Any], ...] = ()
     """Topology spread constraints, as in a pod. A constraint without `labelSelector` counts the
     pods of this buffer."""
@@ -157,6 +191,15 @@ class BufferSpec(Strict):
         return self
 
 
+def _pause_image(image: str) -> str:
+    if not is_pause_image(image):
+        raise ValueError(
+            f"expected registry.k8s.io/pause with a tag or a digest, or a copy of {IMAGE} in "
+            "another registry, with this digest"
+        )
+    return image
+
+
 class HeadroomSpec(Strict):
     """Spare capacity that pause pods reserve until other pods need it."""
 
@@ -166,10 +209,9 @@ class HeadroomSpec(Strict):
     priority: Annotated[int, Field(ge=-(2**31), le=-1)] = LOWEST_PRIORITY
     """Priority of the pause pods, below that of every pod that may preempt them. Node autoscalers
     ignore pending pods below -10."""
-    image: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@-]{0,255}$")] = (
-        IMAGE
-    )
-    """Image of the pause pods."""
+    image: Annotated[str, StringConstraints(max_length=255), AfterValidator(_pause_image)] = IMAGE
+    """Image of the pause pods: `registry.k8s.io/pause`, or a copy of the default image in another
+    registry, with its digest."""
     buffers: Annotated[tuple[BufferSpec, ...], Field(min_length=1, max_length=100)]
     """The buffers, each with its own number of pods, requests and placement."""
 
@@ -235,7 +277,6 @@ class Headroom(Manifest):
                 requests=pod.requests,
                 priority=self.spec.priority,
                 image=self.spec.image,
-                labels=pod.labels,
                 node_selector=pod.node_selector,
                 affinity=pod.affinity,
                 tolerations=pod.tolerations,

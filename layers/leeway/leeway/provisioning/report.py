@@ -35,6 +35,7 @@ class ProvisioningReport:
     """The report of a run.
 
     - `result`: what the run did. `pods`: how many pods had no place.
+    - `without_event`: how many pods without a node have no Event yet, because of the maximum.
     - `ahead`: the targets whose pods are due soon, and why their nodes are planned now.
     - `launch_problems`: errors of launches that were worked around, or that left pods without node.
     - `unreadable`: the objects of the cluster that Leeway can't read.
@@ -51,6 +52,7 @@ class ProvisioningReport:
     pods: int = 0
     launched: tuple[LaunchedNode, ...] = ()
     without_node: tuple[PodWithoutNode, ...] = ()
+    without_event: int = 0
     ahead: tuple[Reason, ...] = ()
     launch_problems: tuple[Reason, ...] = ()
     unreadable: tuple[Reason, ...] = ()
@@ -104,6 +106,7 @@ class ProvisioningStatus(BaseModel):
     - `launched`: the instances of the last run that launched some, at `launched_at`.
     - `ahead`: the targets whose pods are due soon, and why their nodes are planned now.
     - `without_node`: the pods without a node, by reason; `others` counts those of further reasons.
+    - `without_event`: how many of them have no Event yet, because of the maximum.
     - `problems`: why launches failed, and which objects can't be read.
     - `returned`: the capacity that the last run that gave some back returned, at `returned_at`.
     - `failure`: why the run ended early, None if it did not.
@@ -122,6 +125,7 @@ class ProvisioningStatus(BaseModel):
     ahead: tuple[Reason, ...] = ()
     without_node: tuple[PodsWithoutNode, ...] = ()
     others: int = 0
+    without_event: int = 0
     problems: tuple[Reason, ...] = ()
     returned: tuple[Reason, ...] = ()
     returned_at: AwareDatetime | None = None
@@ -196,6 +200,7 @@ def status_of(
         ahead=tuple(map(shortened, report.ahead[:MOST_PROBLEMS])),
         without_node=groups,
         others=others,
+        without_event=report.without_event,
         problems=tuple(map(shortened, problems)),
         returned=tuple(map(shortened, returned[:MOST_RETURNED])),
         returned_at=returned_at if returned else None,
@@ -224,6 +229,7 @@ class ProvisioningTelemetry(Telemetry):
                 "pods": report.pods,
                 "launched": [one.instance.instance for one in report.launched],
                 "without_node": len(report.without_node),
+                "without_event": report.without_event,
                 "seconds": round(report.seconds, 3),
             },
         )

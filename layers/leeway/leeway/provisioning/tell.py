@@ -2,11 +2,14 @@
 
 Which pods have an Event is stored, so that it is not repeated each minute. A key is a hash of the
 pod's uid and the reason code: a pod has another Event if the code changes. The API server keeps
-Events for an hour, so an Event is written again after that.
+Events for an hour, so an Event is written again after that. Each Event is a write in etcd, and a
+tenant decides how many pods have no place: so a cluster gets MOST_EVENTS a minute, whatever the
+number of pods and runs. Log and status count the pods without one.
 """
 
 import hashlib
 import struct
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -58,11 +61,17 @@ class PodEvents(Protocol):
 
 EVENTS_AT_ONCE = 16
 
+MOST_EVENTS = 200
+"""Events of a cluster in MINUTE."""
+
+MINUTE = timedelta(minutes=1)
+
 KEPT_FOR = timedelta(minutes=55)
 """A little shorter than the time for which the API server keeps an Event."""
 
-MOST_TOLD = 20_000
-"""Keys that are kept: 240 KB in an item of DynamoDB, which holds 400 KB."""
+MOST_TOLD = 12_000
+"""Keys that are kept: MOST_EVENTS a minute for KEPT_FOR, and 144 KB in an item of DynamoDB, which
+holds 400 KB."""
 
 KEY_BYTES = 8
 
@@ -98,12 +107,26 @@ def due_events(
     told: Mapping[bytes, datetime],
     now: datetime,
 ) -> tuple[DueEvent, ...]:
-    """Return the Events that have not been written. Pods that still run on a retiring node get
-    none: the answer to their retirement has the reason."""
+    """Return all Events that have not been written, in the order in which they are to be written:
+    namespaces and their reason codes take turns, so that many pods of one do not delay the Events
+    of others. Pods that still run on a retiring node get none: the answer to their retirement has
+    the reason."""
     uids = {one.pod.name: one.uid for one in waiting}
     kept = _kept(told, now)
-    due = (_due(one, uids[one.pod]) for one in pods if one.pod in uids)
-    return tuple(one for one in due if one.key not in kept)
+    found = (_due(one, uids[one.pod]) for one in pods if one.pod in uids)
+    turns: Counter[tuple[str, str]] = Counter()
+    due: list[tuple[int, DueEvent]] = []
+    for one in found:
+        if one.key not in kept:
+            group = (one.event.namespace, one.event.reason)
+            due.append((turns[group], one))
+            turns[group] += 1
+    return tuple(one for _, one in sorted(due, key=lambda turn: turn[0]))
+
+
+def events_left(told: Mapping[bytes, datetime], now: datetime) -> int:
+    """Return how many Events may be written now."""
+    return max(0, MOST_EVENTS - sum(now - at < MINUTE for at in told.values()))
 
 
 def remembered(
@@ -207,6 +230,14 @@ def _answer_one(
     retry_conflicts(f"the capacity request of {request.instance}", write)
 
 
+@dataclass(frozen=True, slots=True)
+class EventsWritten:
+    """What became of the Events of a run: `waiting` pods have none yet, because of MOST_EVENTS."""
+
+    waiting: int = 0
+    failures: tuple[Reason, ...] = ()
+
+
 def write_events(
     read: ClusterRead,
     outcome: LaunchOutcome,
@@ -214,11 +245,11 @@ def write_events(
     table: Table,
     clock: Clock,
     until: datetime,
-) -> tuple[Reason, ...]:
-    """Write an Event about each pod without a node that has none, as long as there is time; return
-    what could not be written."""
+) -> EventsWritten:
+    """Write an Event about each pod without a node that has none, as long as there is time, and at
+    most MOST_EVENTS a minute."""
     if not outcome.without_node:
-        return ()
+        return EventsWritten()
     now, cluster = clock.now(), read.cluster
 
     def write(events: PodEvents, due: DueEvent) -> str | None:
@@ -233,16 +264,20 @@ def write_events(
     try:
         told = table.get(TOLD, cluster=cluster) or {}
         due = due_events(outcome.without_node, read.state.waiting, told, now)
-        if not due:
-            return ()
-        errors = in_parallel(partial(write, events_in(cluster)), due, EVENTS_AT_ONCE)
-        written = [one.key for one, error in zip(due, errors, strict=True) if error is None]
+        begun = due[: events_left(told, now)]
+        waiting = len(due) - len(begun)
+        if not begun:
+            return EventsWritten(waiting)
+        errors = in_parallel(partial(write, events_in(cluster)), begun, EVENTS_AT_ONCE)
+        written = [one.key for one, error in zip(begun, errors, strict=True) if error is None]
         table.put(TOLD, remembered(told, written, now), cluster=cluster)
     except API_ERRORS as error:
         what = f"{len(outcome.without_node)} Events about pods"
-        return (NOT_WRITTEN(what=what, cluster=cluster, error=clause(error)),)
+        failure = NOT_WRITTEN(what=what, cluster=cluster, error=clause(error))
+        return EventsWritten(failures=(failure,))
     failed = [error for error in errors if error]
     if not failed:
-        return ()
+        return EventsWritten(waiting)
     what = f"{len(failed)} Events about pods"
-    return (NOT_WRITTEN(what=what, cluster=cluster, error=clause(failed[0])),)
+    failure = NOT_WRITTEN(what=what, cluster=cluster, error=clause(failed[0]))
+    return EventsWritten(waiting, (failure,))

@@ -59,7 +59,7 @@ class InstanceIndex(Protocol):
         """Read the facts of a cluster's instances, by id. The result may be a second old."""
         ...
 
-    def update(self, written: Iterable[InstanceFacts], removed: Iterable[str]) -> None:
+    def store(self, written: Iterable[InstanceFacts], removed: Iterable[str]) -> None:
         """Write the facts of some instances, and delete those of others."""
         ...
 
@@ -350,5 +350,5 @@ class Reconciliation:
         removed = []
         if with_node is not None:
             removed = [name for name in index if name not in here and name not in with_node]
-        self._deps.index.update(written, removed)
+        self._deps.index.store(written, removed)
         report.index_written, report.index_removed = len(written), len(removed)

@@ -9,6 +9,9 @@ INITIALIZED = "karpenter.sh/initialized"
 UNREGISTERED = "karpenter.sh/unregistered"
 """The taint that the user data of Karpenter's Custom AMI family registers nodes with, until they
 have the labels and taints of their pool. Source: Karpenter documentation, "NodeClasses"."""
+LAUNCHED = "leeway.sh/launched"
+"""Set to `true` by the user data of every node that Leeway launches. The admission policy lets
+admission set labels and taints only on nodes with this label, or with the taint UNREGISTERED."""
 JOINED = {REGISTERED: "true", INITIALIZED: "true"}
 """The labels that every initialized node of a pool has."""
 ZONE = "topology.kubernetes.io/zone"

@@ -1,0 +1,142 @@
+"""What the admission policies of rbac/ let members of Leeway's groups write, on a cluster that runs
+already. Every write of a member is a dry run: the API server admits or refuses it, and stores
+nothing."""
+
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from leeway.kubernetes.kubeconfig import kubeconfig_connection
+from leeway_cli.adopt.settings.objects import KubernetesObjects
+from leeway_sandbox.real_cluster.target import RealCluster
+
+from tests.conformance.conftest import Conformance
+from tests.end_to_end.environment import until
+from tests.rbac.test_admission import (
+    ALL_PAUSE_PODS,
+    APPLY,
+    BY_CAPACITY,
+    BY_CAPACITY_ON_ITS_OWN,
+    LAUNCHED,
+    NO_PAUSE_PODS,
+    NODE_GROUP,
+    NOT_BY_CAPACITY,
+    NOT_BY_CAPACITY_ON_ITS_OWN,
+    OWN,
+    PAUSE,
+    REGISTERS,
+    TEAM,
+    UNREGISTERED,
+    changed,
+    denied,
+    metadata,
+    spec,
+)
+
+DRY_RUN = {"dryRun": "All"}
+NODE = "/api/v1/nodes/leeway-conformance-limits"
+
+type Patch = Callable[[str, str, object], Any]
+
+
+@pytest.fixture(scope="module")
+def api(env: Conformance, real: RealCluster) -> Iterator[Any]:
+    """The cluster, with the rights of the kubeconfig; the sandbox has written rbac/."""
+    connection = kubeconfig_connection(real.kubeconfig, real.context)
+    yield connection.plain
+    connection.close()
+
+
+@pytest.fixture
+def patch(api: Any) -> Patch:
+    """Patches an object as a member of a group."""
+
+    def send(group: str, path: str, body: object) -> Any:
+        applies = group == "leeway:headroom"
+        kind = "apply-patch+yaml" if applies else "merge-patch+json"
+        return api.patch(
+            path,
+            params={**DRY_RUN, **(APPLY if applies else {})},
+            content=json.dumps(body),
+            headers={
+                "Content-Type": f"application/{kind}",
+                "Impersonate-User": "somebody",
+                "Impersonate-Group": group,
+            },
+        )
+
+    return send
+
+
+def test_the_api_server_lists_policies_if_its_version_has_them(api: Any, real: RealCluster) -> None:
+    version = api.get("/version").json()
+    is_new = (int(version["major"]), int(version["minor"].rstrip("+"))) >= (1, 30)
+    connection = kubeconfig_connection(real.kubeconfig, real.context)
+    assert KubernetesObjects(connection).has_policies() is is_new
+    connection.close()
+
+
+def test_headroom_may_write_pause_pods_that_nobody_else_selects(api: Any, patch: Patch) -> None:
+    def applied(path: str, value: object) -> Any:
+        return patch("leeway:headroom", f"{OWN}/warm", changed(PAUSE, path, value))
+
+    for path, value in ALL_PAUSE_PODS:
+        answer = applied(path, value)
+        assert answer.status_code == 201, (path, value, answer.text)
+    for path, value in NO_PAUSE_PODS:
+        answer = applied(path, value)
+        assert denied(answer, "leeway-headroom-deployments"), (path, value, answer.text)
+
+
+def test_the_deployments_of_others_are_their_own_business(env: Conformance) -> None:
+    env.deploy("theirs", 1)
+    env.delete("theirs")
+
+
+@pytest.mark.parametrize(
+    ("labels", "taints", "allowed", "refused"),
+    [
+        ({}, [], BY_CAPACITY, NOT_BY_CAPACITY),
+        (LAUNCHED, [], BY_CAPACITY_ON_ITS_OWN, NOT_BY_CAPACITY_ON_ITS_OWN),
+        ({}, [UNREGISTERED], [metadata(labels={**REGISTERS, **LAUNCHED})], []),
+        ({**LAUNCHED, **NODE_GROUP}, [], BY_CAPACITY, [metadata(labels=REGISTERS)]),
+    ],
+    ids=["of others", "of Leeway", "of Leeway, Custom", "of a node group"],
+)
+def test_capacity_may_set_up_only_nodes_that_leeway_launched(
+    api: Any,
+    patch: Patch,
+    labels: dict[str, str],
+    taints: list[dict[str, str]],
+    allowed: list[Any],
+    refused: list[Any],
+) -> None:
+    name = NODE.rpartition("/")[2]
+    about = metadata(name=name, labels={"team": "ml", **labels}, annotations={"theirs": "yes"})
+    made = api.post("/api/v1/nodes", json={**about, **spec(taints=[TEAM, *taints])})
+    assert made.status_code == 201, made.text
+
+    def answer(body: Any) -> Any:
+        """Patch the Node, with the taints that the control plane has put on since."""
+        present = api.get(NODE).json()["spec"].get("taints", [])
+        of_kubernetes = [one for one in present if one["key"] == "node.kubernetes.io/not-ready"]
+        if "taints" in body.get("spec", {}):
+            body = {
+                **body,
+                **spec(**{**body["spec"], "taints": body["spec"]["taints"] + of_kubernetes}),
+            }
+        return patch("leeway:capacity", NODE, body)
+
+    def is_allowed(body: Any) -> bool:
+        return bool(answer(body).status_code == 200)
+
+    try:
+        for body in allowed:
+            until(partial(is_allowed, body), 30)
+        for body in refused:
+            got = answer(body)
+            assert denied(got, "leeway-capacity-nodes"), (body, got.text)
+    finally:
+        assert api.delete(NODE).status_code == 200
