@@ -8,10 +8,11 @@ from typing import Any
 
 from leeway.admission.admit_node import AdmitNode
 from leeway.admission.outcome import AdmissionOutcome
-from leeway.admission.record import Admission
+from leeway.admission.record import ADMISSION, Admission
 from leeway.execution.attempt import AttemptId
 from leeway.instances.observed import ObservedInstance
 from leeway.notices import LifecycleHook
+from leeway.pool_pauses import POOL, PoolRecord
 from leeway.ports.aws import (
     CloudRefused,
     CloudUnavailable,
@@ -22,9 +23,8 @@ from leeway.ports.aws import (
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable, NodeEvent
 from leeway.ports.kubernetes_objects import Node, Taint
 from leeway.reasons import Reason
-from leeway.table import RecordChanged
 
-from tests.fakes.pool_records import PoolRecordsInMemory
+from tests.fakes.table import Stored, TableInMemory
 from tests.retirement.retirements import FACTS, NOTICED
 
 ATTEMPT = AttemptId(FACTS.instance, FACTS.cluster, 1)
@@ -37,14 +37,14 @@ MINUTE = timedelta(minutes=1)
 class Dependencies:
     """All dependencies of an admission. `at` has changes of the state, by when they happen."""
 
-    record: Admission
+    first: Admission
     nodes: dict[str, Node] = field(default_factory=dict)
     at: dict[datetime, Callable[["Dependencies"], None]] = field(default_factory=dict)
     manufacturers: tuple[str, ...] = ()
     type_errors: list[Exception] = field(default_factory=list)
     down: bool = False
     labels_allowed: bool = True
-    pools: PoolRecordsInMemory = field(default_factory=PoolRecordsInMemory)
+    table: TableInMemory = field(default_factory=TableInMemory)
     observed: ObservedInstance | None = None
     observe_errors: list[Exception] = field(default_factory=list)
     terminate_errors: list[Exception] = field(default_factory=list)
@@ -62,6 +62,21 @@ class Dependencies:
     reports: list[str] = field(default_factory=list)
     events: list[tuple[str, str]] = field(default_factory=list)
     details: list[dict[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.record = self.first
+
+    @property
+    def record(self) -> Admission:
+        return self.table.records(ADMISSION)[self.first.instance]
+
+    @record.setter
+    def record(self, record: Admission) -> None:
+        self.table.records(ADMISSION)[record.instance] = record
+
+    @property
+    def pools(self) -> Stored[PoolRecord]:
+        return self.table.records(POOL, by="pool")
 
     # Clock
     def now(self) -> datetime:
@@ -86,15 +101,6 @@ class Dependencies:
     def wait(self, name: str, seconds: int) -> None:
         self.operations += 1
         self.sleep(seconds)
-
-    # Admissions
-    def admission(self, instance: str) -> Admission:
-        return self.record
-
-    def write(self, record: Admission) -> None:
-        if record.version != self.record.version + 1:
-            raise RecordChanged(record.instance)
-        self.record = record
 
     # LaunchedInstances
     def observe(self, instance: str) -> ObservedInstance | None:
@@ -191,7 +197,7 @@ def joins(node: Node = NODE) -> Callable[[Dependencies], None]:
 
 def use_case(deps: Dependencies) -> AdmitNode:
     partly: Any = deps  # it has the methods of Groups and Cluster that an admission calls
-    return AdmitNode(deps, partly, deps, deps, deps.pools, deps, lambda _: partly, deps, deps)
+    return AdmitNode(deps.table, partly, deps, deps, deps, lambda _: partly, deps, deps)
 
 
 def admit(deps: Dependencies) -> AdmissionOutcome:

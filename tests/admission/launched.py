@@ -31,5 +31,5 @@ BEFORE = [
 def with_failures() -> Dependencies:
     deps = dependencies()
     stored = PoolRecord(cluster=FACTS.cluster, pool=LAUNCH.pool, failures=tuple(BEFORE))
-    deps.pools.write_pool(stored)
+    deps.pools[stored.pool] = stored
     return deps

@@ -3,16 +3,17 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
 
 import pytest
-from leeway.admission.record import Admission, AdmissionResult
+from leeway.admission.record import AdmissionResult
 from leeway.execution.attempt import Phase
 from leeway.notices import LifecycleHook
 from leeway.ports.aws import CloudRefused, CloudUnavailable, HookResult
 from leeway.ports.kubernetes_objects import Taint
 from leeway.selection.labels import JOINED, LAUNCHED
+from leeway.table import Key
 
 from tests.admission.admission_records import LAUNCH, request
 from tests.admission.admission_run import (
@@ -223,17 +224,14 @@ def test_a_superseded_attempt_answers_no_hook() -> None:
 
 
 def test_the_record_is_closed_although_another_writer_changes_it_at_the_same_time() -> None:
-    class Contended(Dependencies):
-        conflicts: int = 0
+    deps, conflicts = Dependencies(request(None, "n-1").record, nodes={NODE.name: NODE}), count(1)
 
-        def write(self, record: Admission) -> None:
-            if self.conflicts < 3:
-                self.conflicts += 1
-                another = LifecycleHook("ng", f"another-{self.conflicts}")
-                self.record = request(self.record, another.name, hook=another).record
-            super().write(record)
+    def change(operation: str, key: Key) -> None:
+        if operation == "put" and (number := next(conflicts)) <= 3:
+            another = LifecycleHook("ng", f"another-{number}")
+            deps.record = request(deps.record, another.name, hook=another).record
 
-    deps = Contended(request(None, "n-1").record, nodes={NODE.name: NODE})
+    deps.table.before = change
     outcome = admit(deps)
     assert outcome.result is AdmissionResult.ADMITTED
     assert len(outcome.hooks) == 4, "all hooks that joined meanwhile are answered"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,11 +15,12 @@ from leeway.admission.record import (
 )
 from leeway.execution.attempt import AttemptId, Phase
 from leeway.instances.observed import ObservedInstance
-from leeway.pool_pauses import PoolRecord
+from leeway.table import Item, Key
 
 from tests.admission.admission_records import LAUNCH
 from tests.admission.admission_run import ATTEMPT, MINUTE, Dependencies, admit, use_case
 from tests.admission.launched import RUNS, launched, with_failures
+from tests.fakes.table import TableInMemory
 from tests.retirement.retirements import FACTS
 
 
@@ -61,9 +63,6 @@ class Dies(Dependencies):
             raise Killed
         return result
 
-    def write(self, record: Admission) -> None:
-        self._call("write", lambda: Dependencies.write(self, record))
-
     def terminate(self, instance: str) -> None:
         self._call("terminate", lambda: Dependencies.terminate(self, instance))
 
@@ -74,27 +73,27 @@ class Dies(Dependencies):
         self._call("publish", lambda: Dependencies.publish(self, detail_type, detail))
 
 
-class DyingPools:
-    """The PoolRecords Protocol of `Dies`."""
+class DyingTable(TableInMemory):
+    """The table of `Dies`. Reads of admissions do not count."""
 
     def __init__(self, deps: Dies) -> None:
-        self._deps, self._pools = deps, deps.pools
+        super().__init__()
+        self._deps = deps
+        self.items = deps.table.items
 
-    def pools_of(self, cluster: str) -> list[PoolRecord]:
-        return self._pools.pools_of(cluster)
+    def _get(self, key: Key, consistent: bool) -> Item | None:
+        read = partial(super()._get, key, consistent)
+        return self._deps._call("get", read) if key[0].startswith("POOLS#") else read()
 
-    def pool(self, cluster: str, pool: str) -> PoolRecord | None:
-        return self._deps._call("pool", lambda: self._pools.pool(cluster, pool))
-
-    def write_pool(self, record: PoolRecord) -> None:
-        self._deps._call("write_pool", lambda: self._pools.write_pool(record))
+    def _put(self, item: Item, replaces: int | None) -> None:
+        self._deps._call("put", partial(super()._put, item, replaces))
 
 
 def dying(number: int, moment: str) -> Dies:
-    before = with_failures()
-    deps = Dies(launched(), observed=RUNS, pools=before.pools)
+    deps = Dies(launched(), observed=RUNS)
+    deps.pools.update(with_failures().pools)
     deps.results, deps.die_at, deps.moment = {}, number, moment
-    deps.pools = DyingPools(deps)  # type: ignore[assignment]
+    deps.table = DyingTable(deps)
     return deps
 
 
@@ -117,8 +116,7 @@ def test_an_execution_that_is_killed_at_any_step_terminates_and_pauses_once(mome
         assert outcome.result is AdmissionResult.TERMINATED, where
         assert {*deps.terminated} == {FACTS.instance}, where
         assert "Leeway Pool Paused" in deps.reports, where
-        stored = deps.pools.pool(FACTS.cluster, LAUNCH.pool)
-        assert stored is not None
+        stored = deps.pools[LAUNCH.pool]
         assert len(stored.failures) == 3, where
         assert deps.record.phase is Phase.FINISHED, where
 
@@ -146,8 +144,7 @@ def test_an_execution_that_dies_for_ever_is_continued_by_the_next_attempt(moment
         outcome = use_case(deps).admit(AttemptId(ATTEMPT.instance, ATTEMPT.cluster, 2), deps)
         assert outcome is not None
         assert deps.terminated == [FACTS.instance], f"killed {moment} call {number}"
-        stored = deps.pools.pool(FACTS.cluster, LAUNCH.pool)
-        assert stored is not None
+        stored = deps.pools[LAUNCH.pool]
         assert len(stored.failures) == 3
 
 

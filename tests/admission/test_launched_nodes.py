@@ -34,8 +34,7 @@ def test_an_instance_that_never_joins_is_terminated_after_15_minutes() -> None:
     assert deps.record.result is AdmissionResult.TERMINATED
     assert deps.record.phase is Phase.FINISHED
     assert "Leeway Node Not Admitted" in deps.reports
-    stored = deps.pools.pool(FACTS.cluster, LAUNCH.pool)
-    assert stored is not None
+    stored = deps.pools[LAUNCH.pool]
     assert [one.instance for one in stored.failures] == [FACTS.instance]
 
 
@@ -106,7 +105,7 @@ def test_an_instance_that_ec2_ended_is_no_failure_of_its_pool() -> None:
     assert outcome.result is AdmissionResult.INSTANCE_ENDED
     assert not outcome.needs_attention
     assert deps.terminated == []
-    assert deps.pools.stored == {}
+    assert not deps.pools
 
 
 def test_a_refused_termination_is_the_reason_of_the_outcome() -> None:
@@ -156,7 +155,7 @@ def test_an_instance_that_is_not_the_launched_one_is_not_terminated(
     assert outcome.reason.code == "InstanceNotOfLaunch"
     assert text in outcome.message
     assert deps.terminated == []
-    assert deps.pools.stored == {}
+    assert not deps.pools
 
 
 def test_an_instance_whose_name_another_node_has_is_not_terminated() -> None:

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 from leeway.admission.record import AdmissionResult
-from leeway.pool_pauses import JoinTime, PoolRecord
+from leeway.pool_pauses import JOIN_TIME, PoolRecord
 from leeway.ports.aws import CloudUnavailable
+from leeway.table import Key
 
 from tests.admission.admission_records import LAUNCH, request
 from tests.admission.admission_run import ATTEMPT, NODE, SECOND, admit, joins, use_case
@@ -17,8 +18,7 @@ def test_the_third_failure_pauses_the_pool_and_is_reported() -> None:
     deps = with_failures()
     outcome = admit(deps)
     assert outcome.result is AdmissionResult.TERMINATED
-    stored = deps.pools.pool(FACTS.cluster, LAUNCH.pool)
-    assert stored is not None
+    stored = deps.pools[LAUNCH.pool]
     assert stored.paused is not None
     assert f"leeway resume {FACTS.cluster} --pool web" in stored.paused.message
     assert deps.reports[:2] == ["NodesNeverJoined", "Leeway Pool Paused"]
@@ -35,10 +35,9 @@ def test_a_refused_event_about_a_pause_stops_no_other_step() -> None:
 def test_the_third_launched_node_without_its_devices_pauses_the_pool_and_is_reported() -> None:
     deps = dependencies(manufacturers=("NVIDIA",), nodes={NODE.name: NODE})
     stored = PoolRecord(cluster=FACTS.cluster, pool=LAUNCH.pool, unready=tuple(BEFORE))
-    deps.pools.write_pool(stored)
+    deps.pools[stored.pool] = stored
     assert admit(deps).result is AdmissionResult.NOT_READY
-    found = deps.pools.pool(FACTS.cluster, LAUNCH.pool)
-    assert found is not None
+    found = deps.pools[LAUNCH.pool]
     assert found.paused is not None
     assert "the NVIDIA device plugin does not run on the node" in found.paused.message
     assert deps.reports[:2] == ["NodesNeverReady", "Leeway Pool Paused"]
@@ -48,10 +47,9 @@ def test_the_third_launched_node_without_its_devices_pauses_the_pool_and_is_repo
 def test_a_node_that_is_admitted_resets_the_row_of_nodes_that_were_never_ready() -> None:
     deps = dependencies(nodes={NODE.name: NODE})
     stored = PoolRecord(cluster=FACTS.cluster, pool=LAUNCH.pool, unready=tuple(BEFORE))
-    deps.pools.write_pool(stored)
+    deps.pools[stored.pool] = stored
     assert admit(deps).result is AdmissionResult.ADMITTED
-    found = deps.pools.pool(FACTS.cluster, LAUNCH.pool)
-    assert found is not None
+    found = deps.pools[LAUNCH.pool]
     assert (found.unready, found.ready_from) == ((), LAUNCH.at)
 
 
@@ -59,22 +57,18 @@ def test_a_join_resets_the_row() -> None:
     deps = with_failures()
     deps.nodes[NODE.name] = NODE
     admit(deps)
-    stored = deps.pools.pool(FACTS.cluster, LAUNCH.pool)
-    assert stored is not None
+    stored = deps.pools[LAUNCH.pool]
     assert (stored.failures, stored.counted_from) == ((), LAUNCH.at)
 
 
 def test_a_table_that_does_not_take_a_join_delays_no_admission() -> None:
     deps = dependencies(nodes={NODE.name: NODE})
 
-    def refuse(record: PoolRecord) -> None:
-        raise CloudUnavailable("throttled")
+    def refuse(operation: str, key: Key) -> None:
+        if operation == "put" and key[0].startswith("POOLS#"):
+            raise CloudUnavailable("throttled")
 
-    def refuse_time(join_time: JoinTime) -> None:
-        raise CloudUnavailable("throttled")
-
-    deps.pools.write_pool = refuse  # type: ignore[method-assign]
-    deps.pools.write_join_time = refuse_time  # type: ignore[method-assign]
+    deps.table.before = refuse
     assert admit(deps).result is AdmissionResult.ADMITTED
 
 
@@ -83,7 +77,7 @@ def test_the_time_until_a_launched_node_is_ready_is_kept_for_its_pool() -> None:
     deps.at[NOTICED + 40 * SECOND] = joins(replace(NODE, ready=False))
     deps.at[NOTICED + 80 * SECOND] = joins(NODE)
     outcome = admit(deps)
-    (found,) = deps.pools.join_times(FACTS.cluster)
+    (found,) = deps.table.list(JOIN_TIME, cluster=FACTS.cluster)
     assert (found.pool, found.instance) == (LAUNCH.pool, FACTS.instance)
     assert 80 <= found.seconds <= (outcome.ended_at - LAUNCH.at).total_seconds()
 
@@ -96,4 +90,4 @@ def test_no_time_is_kept_of_other_admissions(again: bool) -> None:
     outcome = use_case(deps).admit(attempt, deps)
     assert outcome is not None
     assert outcome.result is AdmissionResult.ADMITTED
-    assert deps.pools.join_times(FACTS.cluster) == []
+    assert not deps.table.list(JOIN_TIME, cluster=FACTS.cluster)

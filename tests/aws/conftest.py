@@ -1,13 +1,11 @@
 """One sandbox for the tests of all AWS adapters, with Leeway's table."""
 
 from collections.abc import Iterator
-from functools import partial
 
 import pytest
-from leeway.aws.records import DynamoRecords
 from leeway.aws.table import DynamoTable
 
-from tests.aws.stored import TABLE, create_table, table_in
+from tests.aws.stored import create_table, table_in
 from tests.sandbox.aws.started import Sandbox, started
 
 
@@ -19,12 +17,6 @@ def aws() -> Iterator[Sandbox]:
         create_table(sandbox.client("dynamodb"))
         yield sandbox
         sandbox.close()
-
-
-@pytest.fixture
-def records(aws: Sandbox) -> DynamoRecords:
-    """The adapter of the table's records."""
-    return DynamoRecords(partial(aws.client, "dynamodb"), TABLE)
 
 
 @pytest.fixture

@@ -6,17 +6,15 @@ from functools import partial
 from typing import Any
 
 from leeway.aws.ec2 import Ec2Instances
-from leeway.aws.records import DynamoRecords
 from leeway.clock import SystemClock
 from leeway.interruption.receive_notice import ReceiveNotice
 from leeway.policy.rules import ClusterPolicy
 
-from tests.aws.stored import TABLE
+from tests.aws.stored import table_in
 from tests.fakes.functions import CleanUps, Starts
 from tests.fakes.offerings import OfferingsInMemory
 from tests.fakes.policies import OnePolicy
 from tests.fakes.schedules import SchedulesInMemory
-from tests.fakes.table import TableInMemory
 from tests.notices.events import HERE, event
 from tests.sandbox.aws.started import Sandbox
 
@@ -47,9 +45,8 @@ def receive_notice(
     cleaning: CleanUps | None = None,
     **policy: Any,
 ) -> ReceiveNotice:
-    records = DynamoRecords(client_factory(aws, "dynamodb"), TABLE)
     return ReceiveNotice(
-        records=records,
+        table=table_in(aws),
         origin=HERE,
         instances=Ec2Instances(client_factory(aws, "ec2")),
         policies=OnePolicy(ClusterPolicy(**policy)),
@@ -58,10 +55,8 @@ def receive_notice(
         offerings=OfferingsInMemory(),
         clusters=frozenset({"prod"}),
         clock=SystemClock(),
-        admissions=records,
         admit_node=admissions or Starts(),
         clean_up=cleaning or CleanUps(),
-        claims=TableInMemory(),
     )
 
 

@@ -10,7 +10,6 @@ from leeway.aws.autoscaling import AutoScalingGroups
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.eventbridge import EventBridgeLeewayEvents
 from leeway.aws.functions import LambdaExecutions, RateLimit
-from leeway.aws.records import DynamoRecords
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.interruption.receive_notice import NotAllInstancesReceived, NoticeResult
 from leeway.notices import LifecycleHook
@@ -21,33 +20,11 @@ from leeway.ports.aws import (
     HookSettings,
     LifecycleActionOver,
 )
-from leeway.table import RecordChanged
 
 from tests.aws.receive_notice import TAGS, client_factory, interruption, launch, receive_notice
 from tests.fakes.functions import Starts
 from tests.notices.events import EVENTS, event
-from tests.retirement.retirements import interrupted
 from tests.sandbox.aws.started import Sandbox, hook
-
-
-def test_a_record_is_read_as_it_was_written(records: DynamoRecords) -> None:
-    record = interrupted()
-    records.write(record)
-    assert records.retirement(record.instance) == record
-    assert records.retirement("i-0ffffffffffffffff") is None
-
-
-def test_the_second_of_two_writers_gets_a_conflict_for_a_record(records: DynamoRecords) -> None:
-    first = interrupted().model_copy(
-        update={"facts": interrupted().facts.model_copy(update={"instance": "i-0aaaaaaaaaaaaaaaa"})}
-    )
-    records.write(first)
-    with pytest.raises(RecordChanged):
-        records.write(first)
-    second = first.model_copy(update={"version": 2})
-    records.write(second)
-    with pytest.raises(RecordChanged):
-        records.write(second)
 
 
 def test_an_instance_is_read_with_its_cluster_and_owner(aws: Sandbox) -> None:

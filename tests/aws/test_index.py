@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
-from leeway.aws.records import FACTS as FACTS_KEY
-from leeway.aws.records import DynamoRecords, item_key
+from leeway.aws.table import DynamoTable
 from leeway.instances.facts import InstanceFacts, InstanceIndex
-from leeway.interruption.instance_state import InstanceState
+from leeway.interruption.instance_state import InstanceState, read_instance
 from leeway.interruption.receive_notice import NoticeResult
 
 from tests.aws.receive_notice import TAGS, interruption, launch, receive_notice
@@ -48,7 +47,7 @@ def test_an_invalid_item_counts_as_missing_and_can_be_written_again(
     index.store([facts(1), facts(2)], ())
     aws.client("dynamodb").update_item(
         TableName=TABLE,
-        Key=item_key(facts(2).instance, FACTS_KEY),
+        Key={"pk": {"S": f"INSTANCE#{facts(2).instance}"}, "sk": {"S": "FACTS"}},
         UpdateExpression="SET #record = :invalid",
         ExpressionAttributeNames={"#record": "record"},
         ExpressionAttributeValues={":invalid": {"S": "{}"}},
@@ -58,12 +57,17 @@ def test_an_invalid_item_counts_as_missing_and_can_be_written_again(
     assert len(index.of_cluster("prod")) == 2
 
 
-def test_each_of_a_hundred_notices_takes_one_query_and_no_call_of_ec2(
+def test_each_of_a_hundred_notices_takes_one_read_and_no_call_of_ec2(
     aws: Sandbox, index: InstanceIndex
 ) -> None:
     storm = [facts(number) for number in range(200, 300)]
     index.store(storm, ())
-    counted = ("ec2:DescribeInstances", "dynamodb:Query", "dynamodb:GetItem", "dynamodb:PutItem")
+    counted = (
+        "ec2:DescribeInstances",
+        "dynamodb:BatchGetItem",
+        "dynamodb:Query",
+        "dynamodb:PutItem",
+    )
     before = {action: calls(aws, action) for action in counted}
     starts = Starts()
     for one in storm:
@@ -85,16 +89,17 @@ def test_an_instance_that_is_missing_from_the_index_is_read_from_ec2(
 
 
 def test_a_record_and_the_facts_of_its_instance_are_read_by_one_call(
-    aws: Sandbox, index: InstanceIndex, records: DynamoRecords
+    aws: Sandbox, index: InstanceIndex, dynamo: DynamoTable
 ) -> None:
     instance = launch(aws, TAGS)
-    assert records.known(instance) == InstanceState()
+    assert read_instance(dynamo, instance, ["prod"]) == InstanceState()
     receive_notice(aws, Starts()).receive(interruption(instance))
     index.store([FACTS.model_copy(update={"instance": instance})], ())
-    before = calls(aws, "dynamodb:Query")
-    known = records.known(instance)
+    before = calls(aws, "dynamodb:BatchGetItem")
+    known = read_instance(dynamo, instance, ["dev", "prod"])
     assert known.retirement is not None
     assert known.retirement.instance == instance
     assert known.facts is not None
     assert known.facts.owner == FACTS.owner
-    assert calls(aws, "dynamodb:Query") - before == 1
+    assert calls(aws, "dynamodb:BatchGetItem") - before == 1
+    assert read_instance(dynamo, instance, ["dev"]).retirement is None

@@ -19,7 +19,6 @@ from leeway.aws.instance_profiles import IamInstanceProfiles
 from leeway.aws.launch_templates import Ec2LaunchTemplates
 from leeway.aws.networks import Ec2Networks
 from leeway.aws.node_clusters import EksNodeClusters
-from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.aws.table import DynamoTable
 from leeway.bootstrap.node import ClusterDetails
 from leeway.clock import SystemClock
@@ -52,10 +51,9 @@ from leeway.launch.resolve_pools import (
 from leeway.launch.templates import LaunchTemplate, LaunchTemplates, OwnedLaunchTemplates
 from leeway.manifests.base import SecurityGroupTerm, SubnetTerm
 from leeway.manifests.node_class import AmiTerm
-from leeway.pool_pauses import NODES_NEVER_JOINED, FailedInstance, JoinTime, PoolRecord, PoolRecords
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.selection.offers.catalog import Catalog
-from leeway.table import RecordChanged, Table
+from leeway.table import Table
 
 from tests.aws.stored import TABLE, create_table
 from tests.fakes.fleets import FleetsInMemory, Shortage
@@ -63,7 +61,6 @@ from tests.fakes.images import ImagesInMemory
 from tests.fakes.launch_templates import LaunchTemplatesInMemory
 from tests.fakes.networks import NetworksInMemory
 from tests.fakes.node_clusters import InstanceProfilesInMemory, NodeClustersInMemory, role_arn
-from tests.fakes.pool_records import PoolRecordsInMemory
 from tests.fakes.table import TableInMemory
 from tests.launch.conftest import catalog
 from tests.launch.pools import manifests, node_class, pool
@@ -99,7 +96,6 @@ class Embedded:
         self.clusters: NodeClusters = EksNodeClusters(client("eks"), SystemClock())
         self.owned: OwnedLaunchTemplates = Ec2LaunchTemplates(client("ec2"))
         self.table: Table = DynamoTable(client("dynamodb"), TABLE)
-        self.pools: PoolRecords = DynamoPoolRecords(client("dynamodb"), TABLE)
 
     def lack(self, *shortages: Shortage) -> None:
         faults = [
@@ -160,7 +156,6 @@ class InMemory:
         )
         self.owned = templates
         self.table = TableInMemory(SystemClock())
-        self.pools = PoolRecordsInMemory()
 
     def lack(self, *shortages: Shortage) -> None:
         self.fleets.shortages = list(shortages)
@@ -612,53 +607,6 @@ def test_a_template_that_was_deleted_is_created_again_after_it_is_doubted(world:
     again = created(world, wanted)
     assert again != made
     assert [one.id for one in world.owned.owned_by(cluster)] == [again]
-
-
-def test_a_record_of_a_pool_is_read_as_it_was_written(world: World) -> None:
-    cluster, now = new("pools"), datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
-    failure = FailedInstance(instance="i-0123456789abcdef0", launched_at=now)
-    reason = NODES_NEVER_JOINED(cluster=cluster, pool="web", count=3, instances="i-1")
-    paused = PoolRecord(
-        cluster=cluster,
-        pool="web",
-        counted_from=now,
-        failures=(failure,),
-        paused=reason,
-        paused_at=now,
-        paused_by=failure.instance,
-    )
-    api = PoolRecord(cluster=cluster, pool="api")
-    world.pools.write_pool(paused)
-    world.pools.write_pool(api)
-    assert world.pools.pool(cluster, "web") == paused
-    assert world.pools.pool(cluster, "none") is None
-    assert world.pools.pools_of(cluster) == [api, paused]
-    assert world.pools.pools_of(new("pools")) == []
-
-
-def test_a_record_of_a_pool_is_written_once_for_each_version(world: World) -> None:
-    record = PoolRecord(cluster=new("pools"), pool="web")
-    world.pools.write_pool(record)
-    with pytest.raises(RecordChanged):
-        world.pools.write_pool(record)
-    second = record.changed(paused_by="i-1")
-    world.pools.write_pool(second)
-    with pytest.raises(RecordChanged):
-        world.pools.write_pool(second)
-    assert world.pools.pool(record.cluster, "web") == second
-
-
-def test_the_join_times_of_a_pool_are_kept_by_slot(world: World) -> None:
-    cluster = new("pools")
-    one = JoinTime(cluster=cluster, pool="web", instance="i-0123456789abcdef0", seconds=41.5)
-    other = one.model_copy(update={"pool": "api"})
-    world.pools.write_pool(PoolRecord(cluster=cluster, pool="web"))
-    world.pools.write_join_time(one.model_copy(update={"seconds": 90.0}))
-    world.pools.write_join_time(one)
-    world.pools.write_join_time(other)
-    assert sorted(world.pools.join_times(cluster), key=lambda it: it.pool) == [other, one]
-    assert world.pools.join_times(new("pools")) == []
-    assert [it.pool for it in world.pools.pools_of(cluster)] == ["web"]
 
 
 def test_of_some_instances_those_that_start_or_run_are_alive(world: World) -> None:

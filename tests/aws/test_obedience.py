@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from leeway.aws.ec2 import Ec2Instances
-from leeway.aws.records import DynamoRecords
 from leeway.aws.table import DynamoTable
 from leeway.clock import SystemClock
 from leeway.interruption.receive_notice import NoticeResult, ReceiveNotice
 from leeway.manifests.configuration import Configuration, StoredManifests
 from leeway.reasons import Reason
+from leeway.retirement.record import RETIREMENT
 from leeway_cli import main
 
 from tests.aws.receive_notice import TAGS, client_factory, interruption, launch
@@ -20,7 +20,6 @@ from tests.aws.stored import TABLE
 from tests.fakes.functions import CleanUps, Starts
 from tests.fakes.offerings import OfferingsInMemory
 from tests.fakes.schedules import SchedulesInMemory
-from tests.fakes.table import TableInMemory
 from tests.notices.events import HERE
 from tests.sandbox.aws.started import Sandbox
 
@@ -41,11 +40,11 @@ class Deployed:
     def __init__(self, aws: Sandbox) -> None:
         self.starts = Starts()
         self.reported = Reported()
-        self.records = DynamoRecords(client_factory(aws, "dynamodb"), TABLE)
-        manifests = StoredManifests(DynamoTable(partial(aws.client, "dynamodb"), TABLE))
+        self.table = DynamoTable(partial(aws.client, "dynamodb"), TABLE)
+        manifests = StoredManifests(self.table)
         self.configuration = Configuration(manifests, SystemClock(), self.reported)
         self._reception = ReceiveNotice(
-            records=self.records,
+            table=self.table,
             origin=HERE,
             instances=Ec2Instances(client_factory(aws, "ec2")),
             policies=self.configuration,
@@ -54,10 +53,8 @@ class Deployed:
             offerings=OfferingsInMemory(),
             clusters=frozenset({"prod"}),
             clock=SystemClock(),
-            admissions=self.records,
             admit_node=Starts(),
             clean_up=CleanUps(),
-            claims=TableInMemory(),
         )
 
     def receive(self, event: dict[str, Any]) -> NoticeResult:
@@ -105,7 +102,7 @@ def test_a_retirement_is_recorded_with_the_values_of_the_policy(aws: Sandbox, ap
     deployed, instance = Deployed(aws), launch(aws, TAGS)
     now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"  # a deadline that has passed would be moved
     assert deployed.receive(interruption(instance, time=now)) is NoticeResult.STARTED
-    record = deployed.records.retirement(instance)
+    record = deployed.table.get(RETIREMENT, cluster="prod", instance=instance)
     assert record is not None
     assert record.deadline is not None
     assert (record.deadline - record.noticed_at).total_seconds() == 30

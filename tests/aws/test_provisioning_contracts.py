@@ -6,23 +6,13 @@ from functools import partial
 from itertools import count
 
 import pytest
-from leeway.aws.capacity_requests import DynamoCapacityRequests
 from leeway.aws.provision_queue import (
     WAKES_APART,
     SqsMessageVisibility,
     SqsProvisionNodes,
 )
-from leeway.aws.provisioning_records import DynamoProvisioningRecords
-from leeway.capacity_requests import CapacityAnswer, CapacityRequest, CapacityRequests
 from leeway.ports.aws import CloudRefused
-from leeway.provisioning.report import LaunchedInstance, PodsWithoutNode, ProvisioningStatus
-from leeway.provisioning.tell import ProvisioningRecords
-from leeway.reasons import Reason
-from leeway.table import RecordChanged
 
-from tests.aws.stored import TABLE
-from tests.fakes.capacity_requests import CapacityRequestsInMemory
-from tests.fakes.provisioning import ProvisioningRecordsInMemory
 from tests.sandbox.aws.started import Sandbox
 
 NOW = datetime.now(UTC)
@@ -31,100 +21,6 @@ _numbers = count(1)
 
 def new(what: str) -> str:
     return f"{what}-{next(_numbers)}"
-
-
-@pytest.fixture(params=["table", "memory"])
-def requests(request: pytest.FixtureRequest, aws: Sandbox) -> CapacityRequests:
-    if request.param == "memory":
-        return CapacityRequestsInMemory()
-    return DynamoCapacityRequests(partial(aws.client, "dynamodb"), TABLE)
-
-
-@pytest.fixture(params=["table", "memory"])
-def records(request: pytest.FixtureRequest, aws: Sandbox) -> ProvisioningRecords:
-    if request.param == "memory":
-        return ProvisioningRecordsInMemory()
-    return DynamoProvisioningRecords(partial(aws.client, "dynamodb"), TABLE)
-
-
-def request_(cluster: str, instance: str) -> CapacityRequest:
-    return CapacityRequest(
-        cluster=cluster,
-        instance=instance,
-        node="node-1",
-        instance_type="m5.large",
-        zone="us-east-1a",
-        capacity_type="spot",
-        attempt=1,
-        requested_at=NOW,
-        ends_at=NOW + timedelta(minutes=2),
-    )
-
-
-def test_requests_are_read_with_their_answers_by_cluster_and_instance(
-    requests: CapacityRequests,
-) -> None:
-    cluster = new("cluster")
-    assert list(requests.of_cluster(cluster)) == []
-    first, second = (request_(cluster, name) for name in ("i-1", "i-2"))
-    requests.write(second)
-    requests.write(first)
-    answer = CapacityAnswer(
-        answered_at=NOW, launched=("i-9",), existing=2, without_node=(Reason("A", "Because."),)
-    )
-    requests.write(first.answered(answer))
-    assert list(requests.of_cluster(cluster)) == [first.answered(answer), second]
-    assert requests.of_instance(cluster, "i-2") == second
-    assert requests.of_instance(cluster, "i-3") is None
-    assert requests.of_instance(new("cluster"), "i-2") is None
-
-
-def test_of_two_writers_of_a_request_one_learns_that_it_has_changed(
-    requests: CapacityRequests,
-) -> None:
-    written = request_(new("cluster"), new("i"))
-    requests.write(written)
-    ended = written.ended(NOW)
-    requests.write(ended)
-    with pytest.raises(RecordChanged):
-        requests.write(written.answered(CapacityAnswer(answered_at=NOW)))
-    assert requests.of_instance(written.cluster, written.instance) == ended
-
-
-def test_a_status_is_read_as_it_was_written(records: ProvisioningRecords) -> None:
-    cluster = new("cluster")
-    assert records.status(cluster) is None
-    status = ProvisioningStatus(
-        cluster=cluster,
-        run_at=NOW,
-        why="pods",
-        pods=3,
-        launched=(
-            LaunchedInstance(
-                instance="i-1", instance_type="m5.large", zone="a", capacity_type="spot", pool="w"
-            ),
-        ),
-        launched_at=NOW,
-        launched_count=1,
-        without_node=(PodsWithoutNode(reason=Reason("A", "Because."), count=2, some=("a/b",)),),
-        problems=(Reason("B", "It failed."),),
-    )
-    records.write_status(status)
-    assert records.status(cluster) == status
-    later = status.model_copy(update={"failure": Reason("C", "No.")})
-    records.write_status(later)
-    assert records.status(cluster) == later
-
-
-def test_the_keys_of_events_are_read_as_they_were_written(records: ProvisioningRecords) -> None:
-    cluster = new("cluster")
-    assert dict(records.told(cluster)) == {}
-    at = NOW.replace(microsecond=0)
-    keys = {number.to_bytes(8): at - timedelta(seconds=number) for number in range(300)}
-    records.write_told(cluster, keys)
-    assert dict(records.told(cluster)) == keys
-    records.write_told(cluster, {})
-    assert dict(records.told(cluster)) == {}
 
 
 def queue(aws: Sandbox) -> str:

@@ -4,25 +4,20 @@ import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 
 import pytest
 from leeway.aws.ec2 import Ec2Sweep
 from leeway.aws.eventbridge import EventBridgeLeewayEvents, EventBridgeSchedules, ScheduleTarget
-from leeway.aws.records import DynamoRecords
-from leeway.execution.attempt import Phase
-from leeway.instances.facts import InstanceFacts, InstanceIndex
+from leeway.instances.facts import InstanceIndex
 from leeway.ports.aws import CloudRefused, LeewayEvents, Sweep
 from leeway.ports.functions import Schedules
-from leeway.reconciliation.find_lost_events import Records
 from leeway.reconciliation.reconcile import InstanceIndex as IndexPort
 
 from tests.aws.receive_notice import client_factory, launch
-from tests.aws.stored import TABLE, table_in
+from tests.aws.stored import table_in
 from tests.fakes.reports import EventBusInMemory
 from tests.fakes.schedules import SchedulesInMemory
 from tests.reconciliation.account import Account, facts, observed
-from tests.retirement.retirements import interrupted
 from tests.sandbox.aws.started import Sandbox
 
 BOTH = pytest.mark.parametrize("fake", [True, False], ids=["fake", "adapter"])
@@ -82,32 +77,6 @@ def test_an_index_has_the_instances_of_a_cluster_until_they_are_removed(
     port.store([moved], [two.instance])
     assert dict(port.of_cluster("contract-index")) == {one.instance: moved}
     assert dict(port.of_cluster("contract-other")) == {}
-
-
-def unfinished(aws: Sandbox, fake: bool, *records: Any) -> Records:
-    if fake:
-        return Account(records=list(records))
-    stored = DynamoRecords(partial(aws.client, "dynamodb"), TABLE)
-    for one in records:
-        stored.write(one)
-    return stored
-
-
-@BOTH
-def test_the_open_records_are_those_of_the_cluster_that_are_not_finished(
-    aws: Sandbox, fake: bool
-) -> None:
-    def record(number: int, cluster: str, phase: Phase) -> Any:
-        mine: InstanceFacts = facts(number, cluster)
-        return interrupted().model_copy(update={"facts": mine, "phase": phase})
-
-    first = record(81, "contract-open", Phase.RUNNING)
-    ended = record(82, "contract-open", Phase.FINISHED)
-    other = record(83, "contract-shut", Phase.RUNNING)
-    port = unfinished(aws, fake, first, ended, other)
-    assert port.open_records("contract-open").records == (first,)
-    assert port.known(ended.instance).retirement == ended
-    assert port.known(UNKNOWN).retirement is None
 
 
 @BOTH

@@ -5,19 +5,20 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from leeway.admission.record import Admission
+from leeway.admission.record import ADMISSION, Admission
 from leeway.aws.autoscaling import AutoScalingGroups, AutoScalingWaitingActions
 from leeway.aws.ec2 import Ec2Instances, Ec2Sweep
-from leeway.aws.records import RETIREMENT, SHARDS, DynamoRecords, item_key
+from leeway.aws.table import DynamoTable
 from leeway.execution.attempt import Phase
 from leeway.instances.facts import InstanceIndex
 from leeway.instances.observed import CHANGE_PREFIX, ObservedChange, ObservedHook
 from leeway.instances.owners import OWNED_PREFIX, Owner, OwnerKind
+from leeway.interruption.instance_state import read_instance
 from leeway.notices import InterruptionAction, LifecycleHook
 from leeway.ports.aws import CloudRefused, CloudUnavailable, HookResult, HookSettings, Waiting
-from leeway.reconciliation.find_lost_events import OpenRecords
 from leeway.retirement.reasons import SUCCESSOR_FOUND
-from leeway.retirement.record import ReplacementIntent
+from leeway.retirement.record import RETIREMENT, ReplacementIntent
+from leeway.table import OPEN, UnreadableRecord
 
 from tests.admission.admission_records import request
 from tests.aws.receive_notice import client_factory, launch
@@ -224,8 +225,15 @@ def test_failed_status_checks_are_found_with_their_start(aws: Sandbox, sweep: Ec
     assert found() == {}
 
 
+def open_records(table: DynamoTable, cluster: str) -> tuple[list[Any], list[str]]:
+    """The open records of a cluster, and the problems of unreadable ones."""
+    problems: list[UnreadableRecord] = []
+    found = table.find(OPEN, cluster, RETIREMENT, ADMISSION, unreadable=problems.append)
+    return list(found), [str(one) for one in problems]
+
+
 def test_an_item_of_a_manifest_in_the_index_is_not_a_record(
-    aws: Sandbox, records: DynamoRecords
+    aws: Sandbox, dynamo: DynamoTable
 ) -> None:
     """A user who may write under MANIFESTS# may give an item any attribute."""
     record = interrupted(Phase.NOTICED)
@@ -240,19 +248,17 @@ def test_an_item_of_a_manifest_in_the_index_is_not_a_record(
             "record": {"S": body.model_dump_json()},
         }
         aws.client("dynamodb").put_item(TableName=TABLE, Item=item)
-    found = records.open_records("posing")
-    assert found.records == ()
-    assert (
-        f"MANIFESTS#posing RETIREMENT: the record names instance {record.instance}"
-        in found.unreadable
-    )
+    found, problems = open_records(dynamo, "posing")
+    holds = f"it holds the record RETIREMENT#posing#{record.instance} RETIREMENT"
+    assert found == []
+    assert f"MANIFESTS#posing RETIREMENT: {holds}" in problems
     index = InstanceIndex(table_in(aws))
     assert index.of_cluster("posing") == {}
 
 
 @pytest.mark.parametrize("body", [{}, {"record": {"N": "1"}}, {"record": {"S": ""}}])
 def test_an_item_without_a_record_does_not_hide_other_records_of_an_index(
-    aws: Sandbox, records: DynamoRecords, body: dict[str, Any]
+    aws: Sandbox, dynamo: DynamoTable, body: dict[str, Any]
 ) -> None:
     record = interrupted(Phase.NOTICED)
     ours = record.facts.model_copy(update={"cluster": "hidden"})
@@ -262,9 +268,9 @@ def test_an_item_without_a_record_does_not_hide_other_records_of_an_index(
         key = {"pk": {"S": "MANIFESTS#other"}, "sk": {"S": sort}}
         shown = {"cluster": {"S": "hidden"}, "open": {"S": "hidden#0"}}
         aws.client("dynamodb").put_item(TableName=TABLE, Item=key | shown | body)
-    found = records.open_records("hidden")
-    assert found.records == ()
-    assert [one for one in found.unreadable if one.startswith("MANIFESTS#other RETIREMENT: ")]
+    found, problems = open_records(dynamo, "hidden")
+    assert found == []
+    assert [one for one in problems if one.startswith("MANIFESTS#other RETIREMENT: ")]
     assert index.of_cluster("hidden") == {ours.instance: ours}
 
 
@@ -408,9 +414,8 @@ def test_the_manufacturers_of_accelerators_are_read_from_ec2(aws: Sandbox) -> No
 
 
 def test_an_unreadable_record_is_reported_and_does_not_hide_other_records(
-    aws: Sandbox,
+    aws: Sandbox, dynamo: DynamoTable
 ) -> None:
-    records = DynamoRecords(client_factory(aws, "dynamodb"), TABLE)
     facts = interrupted().facts.model_copy(update={"cluster": "two-versions"})
     good = interrupted().model_copy(
         update={"facts": facts.model_copy(update={"instance": "i-0eeeeeeeeeeeeeee2"})}
@@ -418,36 +423,34 @@ def test_an_unreadable_record_is_reported_and_does_not_hide_other_records(
     odd = good.model_copy(
         update={"facts": facts.model_copy(update={"instance": "i-0eeeeeeeeeeeeeee3"})}
     )
-    records.write(good)
-    records.write(odd)
-    key = item_key(odd.instance, RETIREMENT)
+    dynamo.put(RETIREMENT, good)
+    dynamo.put(RETIREMENT, odd)
+    pk = f"RETIREMENT#two-versions#{odd.instance}"
     body = odd.model_dump_json().replace("spot-interruption", "moon-eclipse")
     aws.client("dynamodb").update_item(
         TableName=TABLE,
-        Key=key,
+        Key={"pk": {"S": pk}, "sk": {"S": "RETIREMENT"}},
         UpdateExpression="SET #record = :body",
         ExpressionAttributeNames={"#record": "record"},
         ExpressionAttributeValues={":body": {"S": body}},
     )
-    found = records.open_records("two-versions")
-    assert found.records == (good,)
-    (wrong,) = found.unreadable
-    assert wrong.startswith(f"INSTANCE#{odd.instance} RETIREMENT: kind: Input should be")
+    found, (wrong,) = open_records(dynamo, "two-versions")
+    assert found == [good]
+    assert wrong.startswith(f"{pk} RETIREMENT: kind: Input should be")
 
 
-def test_only_open_records_are_read_by_cluster(aws: Sandbox) -> None:
-    records = DynamoRecords(client_factory(aws, "dynamodb"), TABLE)
+def test_only_open_records_are_read_by_cluster(dynamo: DynamoTable) -> None:
     place = {"cluster": "under-way"}
     facts = interrupted().facts.model_copy(update={"instance": "i-0eeeeeeeeeeeeeee1", **place})
     retirement = interrupted().model_copy(update={"facts": facts})
     arrival: Admission = request(None, "n-1").record.model_copy(update={"facts": facts})
-    records.write(retirement)
-    records.write(arrival)
-    both = records.open_records("under-way").records
+    dynamo.put(RETIREMENT, retirement)
+    dynamo.put(ADMISSION, arrival)
+    both, _ = open_records(dynamo, "under-way")
     assert sorted(both, key=repr) == [arrival, retirement]
     ended = {"phase": Phase.FINISHED, "version": 2}
-    records.write(retirement.model_copy(update=ended))
-    assert records.open_records("under-way") == OpenRecords((arrival,))
+    dynamo.put(RETIREMENT, retirement.model_copy(update=ended))
+    assert open_records(dynamo, "under-way") == ([arrival], [])
     raised = ReplacementIntent(
         method="launch-successor",
         reason=SUCCESSOR_FOUND("The group launched it after the replacement was requested."),
@@ -455,27 +458,27 @@ def test_only_open_records_are_read_by_cluster(aws: Sandbox) -> None:
         to_restore=True,
     )
     owing = retirement.model_copy(update={**ended, "version": 3, "replacement_intent": raised})
-    records.write(owing)
-    assert owing in records.open_records("under-way").records, "its group is one larger still"
-    records.write(retirement.model_copy(update={**ended, "version": 4}))
-    assert records.open_records("under-way") == OpenRecords((arrival,))
-    known = records.known(facts.instance)
+    dynamo.put(RETIREMENT, owing)
+    assert owing in open_records(dynamo, "under-way")[0], "its group is one larger still"
+    dynamo.put(RETIREMENT, retirement.model_copy(update={**ended, "version": 4}))
+    assert open_records(dynamo, "under-way") == ([arrival], [])
+    known = read_instance(dynamo, facts.instance, ["under-way"])
     assert (known.retirement and known.retirement.phase, known.admission) == ("finished", arrival)
-    assert records.admission(facts.instance) == arrival
     assert arrival.deadline - arrival.noticed_at == timedelta(minutes=15)
 
 
-def test_the_records_of_a_storm_are_spread_over_all_shards_of_the_index(aws: Sandbox) -> None:
-    records = DynamoRecords(client_factory(aws, "dynamodb"), TABLE)
+def test_the_records_of_a_storm_are_spread_over_all_shards_of_the_index(
+    aws: Sandbox, dynamo: DynamoTable
+) -> None:
     written = set()
     for number in range(40):
         place = {"cluster": "stormy", "instance": f"i-0dddddddddddd{number:04x}"}
         facts = interrupted().facts.model_copy(update=place)
-        records.write(interrupted().model_copy(update={"facts": facts}))
+        dynamo.put(RETIREMENT, interrupted().model_copy(update={"facts": facts}))
         written.add(facts.instance)
-    assert {record.facts.instance for record in records.open_records("stormy").records} == written
-    keys = [{"pk": {"S": f"INSTANCE#{one}"}, "sk": {"S": "RETIREMENT"}} for one in written]
+    assert {record.instance for record in open_records(dynamo, "stormy")[0]} == written
+    keys = [{"pk": {"S": f"RETIREMENT#stormy#{one}"}, "sk": {"S": "RETIREMENT"}} for one in written]
     request = {TABLE: {"Keys": keys}}
     stored = aws.client("dynamodb").batch_get_item(RequestItems=request)["Responses"][TABLE]
-    assert len({item["open"]["S"] for item in stored}) == SHARDS
+    assert len({item["open"]["S"] for item in stored}) == OPEN.shards
     assert all("cluster" not in item for item in stored), "the index of facts is for facts"

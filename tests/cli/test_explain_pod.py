@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
-from leeway.aws.capacity_requests import DynamoCapacityRequests
 from leeway.aws.table import DynamoTable
-from leeway.capacity_requests import CapacityRequest
+from leeway.capacity_requests import CAPACITY_REQUEST, CapacityRequest
 from leeway.clock import SystemClock
 from leeway.launch.fleets import FleetInstance
 from leeway.launch.intent import INTENT, LaunchIntent
@@ -198,7 +197,7 @@ def test_the_pods_of_a_retiring_node_need_a_place_too(
         requested_at=now,
         ends_at=now + timedelta(minutes=10),
     )
-    DynamoCapacityRequests(partial(aws.client, "dynamodb"), TABLE).write(request)
+    DynamoTable(partial(aws.client, "dynamodb"), TABLE).put(CAPACITY_REQUEST, request)
     capsys.readouterr()
     code, found, err = explain("default/beside", "--cluster", "prod")
     assert code == 0, err

@@ -169,7 +169,7 @@ def test_nodes_that_never_join_are_terminated_and_pause_their_pool(
         end_admissions(sandbox, CLUSTER, launched)
         wait_for_the_end(sandbox, instances)
         # Their nodes do not count as on their way any more.
-        delete_items(sandbox, "LAUNCH#", lambda _: True)
+        delete_items(sandbox, "MANUALLAUNCH#", lambda _: True)
     code, found, err = launch(sandbox, tmp_path, capsys, fourth, broken, timeout="2s")
     assert (code, found["launched"]) == (1, [])
     assert "NodesNeverJoined" in err

@@ -6,18 +6,15 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
-from leeway.aws.capacity_requests import DynamoCapacityRequests
-from leeway.aws.pool_records import DynamoPoolRecords
-from leeway.aws.provisioning_records import DynamoProvisioningRecords
-from leeway.aws.records import DynamoRecords
 from leeway.aws.table import DynamoTable
-from leeway.capacity_requests import CapacityAnswer
+from leeway.capacity_requests import CAPACITY_REQUEST, CapacityAnswer
 from leeway.execution.attempt import Phase
 from leeway.headroom.reasons import FIXED_SIZE, WINDOW_OPEN
 from leeway.headroom.status import STATUS, HeadroomStatus
 from leeway.manifests.configuration import StoredManifests
 from leeway.notices import NoticeKind
-from leeway.pool_pauses import FailedInstance, PoolRecord, after_failure
+from leeway.pool_pauses import POOL, FailedInstance, PoolRecord, after_failure
+from leeway.provisioning.report import STATUS as PROVISIONING_STATUS
 from leeway.provisioning.report import LaunchedInstance, PodsWithoutNode, ProvisioningStatus
 from leeway.reasons import Reason
 from leeway.retirement.drain import DRAIN_STATE, DrainState, PodState
@@ -28,7 +25,14 @@ from leeway.retirement.reasons import (
     POD_EVICTED,
     SUCCESSOR_FOUND,
 )
-from leeway.retirement.record import Method, ReplacementIntent, Retirement, ReturnTerms, Successor
+from leeway.retirement.record import (
+    RETIREMENT,
+    Method,
+    ReplacementIntent,
+    Retirement,
+    ReturnTerms,
+    Successor,
+)
 from leeway_cli import main
 from leeway_cli.stack import Stack
 from leeway_cli.status.command import RecentRetirements
@@ -58,7 +62,7 @@ def retire(aws: Sandbox, phase: Phase = Phase.RUNNING, version: int = 1) -> Reti
     """An interruption of a node of cluster prod, two minutes from now."""
     deadline = datetime.now(UTC) + timedelta(seconds=115)
     record = interrupted(phase).model_copy(update={"deadline": deadline, "version": version})
-    DynamoRecords(partial(aws.client, "dynamodb"), TABLE).write(record)
+    table_in(aws).put(RETIREMENT, record)
     return record
 
 
@@ -70,7 +74,7 @@ def pause(aws: Sandbox, pool: str = "web") -> PoolRecord:
         record = after_failure(record, "prod", pool, failure, datetime.now(UTC))
     assert record is not None
     stored = record.model_copy(update={"version": 1})
-    DynamoPoolRecords(partial(aws.client, "dynamodb"), TABLE).write_pool(stored)
+    table_in(aws).put(POOL, stored)
     return stored
 
 
@@ -79,7 +83,9 @@ def store_drain(aws: Sandbox, record: Retirement, attempt: int = 1) -> None:
         PodState("shop/web-1", Stage.GONE, RemovalMethod.EVICT, POD_EVICTED()),
         PodState("shop/web-2", Stage.BLOCKED, None, BLOCKED),
     )
-    state = DrainState(record.instance, attempt, "node-1", datetime.now(UTC), None, pods)
+    state = DrainState(
+        record.cluster, record.instance, attempt, "node-1", datetime.now(UTC), None, pods
+    )
     DynamoTable(partial(aws.client, "dynamodb"), TABLE).put(DRAIN_STATE, state)
 
 
@@ -127,7 +133,7 @@ def test_capacity_that_is_given_back_is_shown_with_its_cause_and_saving(
     record = interrupted().model_copy(
         update={"kind": NoticeKind.CAPACITY_RETURN, "terms": terms, "version": 1}
     )
-    DynamoRecords(partial(aws.client, "dynamodb"), TABLE).write(record)
+    table_in(aws).put(RETIREMENT, record)
     now = datetime.now(UTC)
     status = ProvisioningStatus(
         cluster="prod",
@@ -135,7 +141,7 @@ def test_capacity_that_is_given_back_is_shown_with_its_cause_and_saving(
         returned=(Reason("CapacityReturned", "Leeway gives n-1\x1b[31m back."),),
         returned_at=now - timedelta(minutes=5),
     )
-    DynamoProvisioningRecords(partial(aws.client, "dynamodb"), TABLE).write_status(status)
+    table_in(aws).put(PROVISIONING_STATUS, status)
     (cluster,) = json.loads(run("--cluster", "prod", "-o", "json")[1])["clusters"]
     (retirement,) = cluster["retirements"]
     assert retirement["returns"] == {"cause": "Underutilized", "savingPerHour": 0.35}
@@ -182,12 +188,11 @@ def test_a_detached_instance_is_shown_until_it_is_terminated(run: Run, aws: Sand
         to_terminate=True,
     )
     left = interrupted(Phase.FINISHED).model_copy(update={"replacement_intent": intent})
-    records = DynamoRecords(partial(aws.client, "dynamodb"), TABLE)
-    records.write(left)
+    table_in(aws).put(RETIREMENT, left)
     shown = " ".join(run("--cluster", "prod")[1].split())
     assert "to be terminated by Leeway, not terminated yet" in shown
     settled = {"replacement_intent": intent.model_copy(update={"settled": True}), "version": 2}
-    records.write(left.model_copy(update=settled))
+    table_in(aws).put(RETIREMENT, left.model_copy(update=settled))
     assert "no retirement, admission, headroom or launch" in run("--cluster", "prod")[1]
 
 
@@ -202,10 +207,9 @@ def test_the_nodes_that_pools_launch_for_a_retiring_node_are_shown(run: Run, aws
         successors=(Successor("i-1", "m6i.large", "us-east-1b", why),),
     )
     record = interrupted().model_copy(update={"replacement_intent": intent})
-    DynamoRecords(partial(aws.client, "dynamodb"), TABLE).write(record)
-    requests = DynamoCapacityRequests(partial(aws.client, "dynamodb"), TABLE)
-    request = capacity_request(record.instance)
-    requests.write(request)
+    table_in(aws).put(RETIREMENT, record)
+    request = capacity_request(record.instance, ends_at=datetime.now(UTC) + timedelta(minutes=1))
+    table_in(aws).put(CAPACITY_REQUEST, request)
     shown = " ".join(run("--cluster", "prod")[1].split())
     assert "replacement request-capacity i-1 (m6i.large, us-east-1b)" in shown
     assert "provision_nodes has not answered" in shown
@@ -213,7 +217,7 @@ def test_the_nodes_that_pools_launch_for_a_retiring_node_are_shown(run: Run, aws
     answer = CapacityAnswer(
         answered_at=datetime.now(UTC), launched=("i-1",), existing=2, without_node=(limit, limit)
     )
-    requests.write(request.answered(answer))
+    table_in(aws).put(CAPACITY_REQUEST, request.answered(answer))
     shown = " ".join(run("--cluster", "prod")[1].split())
     assert "nodes launched for its pods: i-1; pods with a place before: 2" in shown
     assert shown.count("pods without a node: Pool spot is at its limit.") == 1
@@ -292,7 +296,7 @@ def test_launches_are_shown_with_the_pods_that_get_no_node(run: Run, aws: Sandbo
         problems=(Reason("QuotaReached", "The account has reached a quota."),),
         failure=Reason("ProvisioningFailed", "The API server does not answer."),
     )
-    DynamoProvisioningRecords(partial(aws.client, "dynamodb"), TABLE).write_status(status)
+    table_in(aws).put(PROVISIONING_STATUS, status)
     code, out, _ = run("--cluster", "launching")
     shown = " ".join(out.split())
     assert code == 0

@@ -14,8 +14,9 @@ from typing import Any
 import httpx
 import pytest
 import yaml
-from leeway.aws.records import DynamoRecords
+from leeway.aws.table import DynamoTable
 from leeway.execution.attempt import Phase
+from leeway.retirement.record import RETIREMENT
 from leeway_cli import main
 from leeway_cli.terminate.run import TERMINATED
 from leeway_sandbox.provisioning import IMAGE, client
@@ -395,7 +396,7 @@ def test_an_open_retirement_is_named(
         update={"facts": facts, "version": 1, "noticed_at": datetime.now(UTC)}
     )
     table = sandbox.environment()["LEEWAY_TABLE"]
-    DynamoRecords(partial(client, "dynamodb", sandbox.aws_url), table).write(record)
+    DynamoTable(partial(client, "dynamodb", sandbox.aws_url), table).put(RETIREMENT, record)
     code, found, err = terminate(node, "--force", "--dry-run")
     assert code == 0
     assert f"warning: Leeway retires node {node} already: spot-interruption of " in err

@@ -5,7 +5,8 @@ from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
-from leeway.admission.record import Admission, Launch
+from leeway.admission.record import ADMISSION, Admission, Launch
+from leeway.capacity_requests import CAPACITY_REQUEST, CapacityRequest
 from leeway.disruption.return_capacity import Dependencies, ReturnCapacity
 from leeway.execution.attempt import Phase
 from leeway.instances.facts import InstanceFacts
@@ -13,13 +14,13 @@ from leeway.policy.rules import ClusterPolicy
 from leeway.ports.aws import CloudUnavailable
 from leeway.provisioning.report import CapacityReturned
 from leeway.reasons import Reason
+from leeway.retirement.record import RETIREMENT, Retirement
 
 from tests.disruption.clusters import Cluster
-from tests.fakes.capacity_requests import CapacityRequestsInMemory, ProvisionQueueInMemory
 from tests.fakes.functions import Starts
 from tests.fakes.offerings import OfferingsInMemory
-from tests.fakes.returning import Records
-from tests.fakes.table import TableInMemory
+from tests.fakes.provision_queue import ProvisionQueueInMemory
+from tests.fakes.table import Stored, TableInMemory
 from tests.launch.launching import NOW, World
 
 RUN_EVERY = timedelta(minutes=1)
@@ -43,8 +44,6 @@ class Returning:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.records = Records()
-        self.requests = CapacityRequestsInMemory()
         self.table = TableInMemory()
         self.starts = Starts()
         self.queue = ProvisionQueueInMemory()
@@ -55,15 +54,28 @@ class Returning:
         self.unread = False
         self.restart()
 
+    @property
+    def retirements(self) -> Stored[Retirement]:
+        """The retirements, by instance."""
+        return self.table.records(RETIREMENT)
+
+    @property
+    def admissions(self) -> Stored[Admission]:
+        """The admissions, by instance."""
+        return self.table.records(ADMISSION)
+
+    @property
+    def requests(self) -> Stored[CapacityRequest]:
+        """The capacity requests, by instance."""
+        return self.table.records(CAPACITY_REQUEST)
+
     def restart(self) -> None:
         """Have another environment of the function make the next run."""
         clock: Any = SimpleNamespace(now=lambda: self.time)
         index: Any = SimpleNamespace(of_cluster=lambda _: self.cluster.own)
         deps = Dependencies(
             index,
-            self.records,
             OfferingsInMemory(),
-            self.requests,
             self.table,
             self,
             self.starts,
@@ -81,7 +93,7 @@ class Returning:
 
     def record_launches(self) -> None:
         """Every instance that the index calls Leeway's was launched by it."""
-        self.records.admissions = {name: launched(one) for name, one in self.cluster.own.items()}
+        self.admissions.update({name: launched(one) for name, one in self.cluster.own.items()})
 
     def run(self, may_begin: bool = True, **policy: Any) -> CapacityReturned:
         """The run of the next minute."""

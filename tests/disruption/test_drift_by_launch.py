@@ -110,11 +110,11 @@ def test_a_new_ami_replaces_one_node_at_a_time_and_the_replacement_comes_first(
     assert "ami-1" in told.message
     assert "ami-new" in told.message
     (instance,) = drifting.started()
-    record = drifting.records.retirements[instance]
+    record = drifting.retirements[instance]
     assert record.replacement is Replacement.BEFORE
     assert record.returns is not None
     assert (record.returns.cause, record.reason.code) == ("Drifted", "NodeDrifted")
-    assert len(drifting.requests.stored) == 1, "the budget of 10 % holds until the node is gone"
+    assert len(drifting.requests) == 1, "the budget of 10 % holds until the node is gone"
 
 
 def test_the_churn_cap_of_the_cluster_limits_drift_of_pools_without_a_budget(
@@ -180,7 +180,7 @@ def test_a_written_tag_costs_one_voluntary_retirement_within_the_budget(
     drifting.launched(drifting.cluster.own, launch_settings=f"{VERSION} role=0 tags=0")
     drifting.runs(30)
     (instance,) = drifting.started()
-    record = drifting.records.retirements[instance]
+    record = drifting.retirements[instance]
     assert (record.attempt, record.replacement) == (1, Replacement.BEFORE)
     assert record.returns is not None
     assert not record.returns.forced

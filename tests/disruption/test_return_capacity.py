@@ -16,7 +16,7 @@ from leeway.policy.worth import Worth
 from leeway.ports.kubernetes_objects import RETIRING
 from leeway.provisioning.report import CapacityReturned
 from leeway.retirement.disruption_budget import LEDGER, read_ledger
-from leeway.retirement.record import NODE_DELETED, ReplacementIntent
+from leeway.retirement.record import NODE_DELETED, RETIREMENT, ReplacementIntent
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import Pod, Taint
 
@@ -47,7 +47,7 @@ def test_an_empty_node_goes_once_after_two_runs_agree(empty: Returning) -> None:
     (told,) = third.begun
     assert told.code == "CapacityReturned"
     assert "spare" in told.message
-    record = empty.records.retirements["i-spare"]
+    record = empty.retirements["i-spare"]
     assert (record.kind, record.phase) == (NoticeKind.CAPACITY_RETURN, Phase.NOTICED)
     assert (record.action, record.replacement) == (Action.RETIRE, Replacement.NONE)
     assert record.reason.code == "NodeEmpty"
@@ -55,7 +55,7 @@ def test_an_empty_node_goes_once_after_two_runs_agree(empty: Returning) -> None:
     assert (record.returns.cause, record.returns.pods) == ("Empty", 0)
     assert empty.runs(5) == [], "it retires already"
     assert empty.started() == ["i-spare"]
-    assert not empty.requests.stored
+    assert not empty.requests
 
 
 def test_a_lost_start_is_repeated(empty: Returning) -> None:
@@ -63,7 +63,7 @@ def test_a_lost_start_is_repeated(empty: Returning) -> None:
     assert [one.failures[0].code for one in empty.runs(3)] == ["CapacityReturnFailed"]
     empty.runs(3)
     assert empty.started() == ["i-spare"]
-    assert empty.records.retirements["i-spare"].attempt == 1
+    assert empty.retirements["i-spare"].attempt == 1
 
 
 def test_environments_that_alternate_act_as_one(empty: Returning) -> None:
@@ -103,11 +103,11 @@ def test_a_dry_run_reports_a_return_once_and_begins_none(empty: Returning) -> No
     (said,) = empty.runs(6)
     assert [one.code for one in said.rehearsed] == ["CapacityReturnRehearsed"]
     assert empty.started() == []
-    assert not empty.records.retirements
+    assert not empty.retirements
 
 
 def test_an_instance_without_the_record_of_its_launch_is_left_alone(empty: Returning) -> None:
-    empty.records.admissions.clear()
+    empty.admissions.clear()
     (said,) = empty.runs(8)
     assert [one.code for one in said.problems] == ["LaunchNotRecorded"]
     assert empty.started() == []
@@ -143,13 +143,13 @@ def use_up(returning: Returning) -> None:
 
 def test_a_declined_return_is_tried_again_after_ten_minutes(empty: Returning) -> None:
     empty.runs(3)
-    record = empty.records.retirements["i-spare"]
+    record = empty.retirements["i-spare"]
     declined = {"phase": Phase.FINISHED, "ended_at": empty.time, "version": record.version + 1}
-    empty.records.write(record.model_copy(update=declined))
+    empty.table.put(RETIREMENT, record.model_copy(update=declined))
     empty.runs(9)
-    assert empty.records.retirements["i-spare"].attempt == 1
+    assert empty.retirements["i-spare"].attempt == 1
     empty.runs(2)
-    assert empty.records.retirements["i-spare"].attempt == 2
+    assert empty.retirements["i-spare"].attempt == 2
 
 
 def test_an_expired_node_requests_nodes_for_its_pods_before_it_goes(catalog: Catalog) -> None:
@@ -159,12 +159,12 @@ def test_an_expired_node_requests_nodes_for_its_pods_before_it_goes(catalog: Cat
     returning = Returning(cluster)
     returning.record_launches()
     returning.runs(2)
-    record = returning.records.retirements["i-old"]
+    record = returning.retirements["i-old"]
     assert (record.replacement, record.on_blocked) == (Replacement.BEFORE, OnBlocked.DELETE)
     assert record.deadline == record.noticed_at + timedelta(minutes=5)
     assert record.returns is not None
     assert record.returns.forced
-    (request,) = returning.requests.stored.values()
+    (request,) = returning.requests.values()
     assert (request.attempt, request.node, request.keeps_offering) == (1, "old", True)
 
 
@@ -178,10 +178,10 @@ def test_a_pod_that_comes_before_the_second_run_keeps_the_node(empty: Returning)
 
 def test_an_interruption_in_between_wins(empty: Returning) -> None:
     empty.runs(3)
-    record = empty.records.retirements["i-spare"]
+    record = empty.retirements["i-spare"]
     interrupted = {"kind": NoticeKind.SPOT_INTERRUPTION, "version": record.version + 1}
-    empty.records.write(record.model_copy(update=interrupted))
-    assert empty.records.retirements["i-spare"].returns is None
+    empty.table.put(RETIREMENT, record.model_copy(update=interrupted))
+    assert empty.retirements["i-spare"].returns is None
     assert empty.runs(3) == []
 
 
@@ -195,8 +195,8 @@ def test_nodes_that_go_to_save_money_limit_the_price_of_their_successor(catalog:
     returning.record_launches()
     returning.policy = ClusterPolicy(worth=Worth(per_pod=0.0, least_age=timedelta(0)))
     returning.runs(5)
-    (record,) = returning.records.retirements.values()
-    (request,) = returning.requests.stored.values()
+    (record,) = returning.retirements.values()
+    (request,) = returning.requests.values()
     price = Offers(catalog).price("m5.large", "us-east-1a", "on-demand")
     assert record.returns is not None
     assert record.returns.cause == "Underutilized"
@@ -215,7 +215,7 @@ def test_an_expired_node_goes_in_any_case_and_at_any_price(
     returning = Returning(cluster)
     returning.record_launches()
     returning.runs(2)
-    returns = returning.records.retirements["i-old"].returns
+    returns = returning.retirements["i-old"].returns
     assert returns is not None
     assert (returns.optional, returns.price_limit) == (False, None)
 
@@ -230,7 +230,7 @@ def test_a_drifted_node_stays_if_nothing_replaces_it_even_if_its_drain_is_bounde
     returning = Returning(cluster)
     returning.record_launches()
     returning.runs(2)
-    returns = returning.records.retirements["i-old"].returns
+    returns = returning.retirements["i-old"].returns
     assert returns is not None
     assert (returns.cause, returns.optional, returns.forced) == ("Drifted", True, bool(grace))
 
@@ -287,8 +287,8 @@ class Life:
         if instance in self.gone:
             return
         self.gone[instance] = self.ends[instance]
-        records = self.returning.records
-        record = records.retirements[instance]
+        retirements = self.returning.retirements
+        record = retirements[instance]
         intent = ReplacementIntent(
             method="nothing",
             reason=record.reason,
@@ -297,7 +297,7 @@ class Life:
             settled=True,
         )
         ended = {"phase": Phase.FINISHED, "replacement_intent": intent, "node_is_empty": True}
-        records.write(record.model_copy(update={**ended, "version": record.version + 1}))
+        retirements[instance] = record.model_copy(update=ended)
         name = instance.removeprefix("i-")
         given, known = self.cluster.nodes[name]
         taint = Taint(RETIRING, "", "NoSchedule")
@@ -341,10 +341,10 @@ def test_a_node_goes_in_time_if_another_environment_makes_each_run(
 def test_pods_do_not_wait_for_an_instance_whose_node_was_deleted(empty: Returning) -> None:
     empty.runs(3)
     assert empty.returns.without_node("prod") == frozenset()
-    record = empty.records.retirements["i-spare"]
+    record = empty.retirements["i-spare"]
     assert record.terms is not None
     terms = record.terms.model_copy(update={"cause": NODE_DELETED})
-    empty.records.retirements["i-spare"] = record.model_copy(update={"terms": terms})
+    empty.retirements["i-spare"] = record.model_copy(update={"terms": terms})
     assert empty.returns.without_node("prod") == frozenset({"i-spare"})
 
 
@@ -395,7 +395,7 @@ def test_the_nodes_of_a_deleted_pool_go_after_15_minutes_within_the_budget(
     assert returning.started() == []
     returning.runs(4)
     (first,) = returning.started()
-    record = returning.records.retirements[first]
+    record = returning.retirements[first]
     assert record.returns is not None
     assert (record.returns.cause, record.returns.optional) == ("PoolDeleted", False)
     assert record.replacement is Replacement.BEFORE, "its pods first get another place"

@@ -7,12 +7,13 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from io import StringIO
 from typing import Any
 
+from leeway.admission.record import ADMISSION
 from leeway.aws.functions import LambdaExecutions, RateLimit
 from leeway.aws.provision_queue import SqsProvisionNodes
-from leeway.aws.records import DynamoRecords
 from leeway.aws.table import DynamoTable
 from leeway.clock import SystemClock
 from leeway.instances.owners import INTENT_TAG, POOL_TAG
@@ -134,8 +135,9 @@ class PoolCase:
         assert len(launched) == count, launched
         named = [(i.instance, one.id) for one in self.intents() for i in one.instances]
         assert sorted(named) == sorted(launched.items())
-        records = self._records()
-        assert all(records.admission(one) for one in launched), launched
+        table = self._table()
+        admitted = [table.get(ADMISSION, cluster=CLUSTER, instance=one) for one in launched]
+        assert all(admitted), launched
 
     def check_told(self, code: str, pods: int, event: str = "") -> None:
         """Check that the log and `leeway status` have a code, and that so many pods have one Event
@@ -209,10 +211,8 @@ class PoolCase:
         found = self.kube.list(Deployment, namespace="default")
         return any(one.metadata and one.metadata.name == self.pool for one in found)
 
-    def _records(self) -> DynamoRecords:
-        return DynamoRecords(
-            lambda: client("dynamodb", self.sandbox.aws_url), table_of(self.sandbox)
-        )
+    def _table(self) -> DynamoTable:
+        return DynamoTable(lambda: client("dynamodb", self.sandbox.aws_url), table_of(self.sandbox))
 
 
 def wake(sandbox: Sandbox) -> None:
@@ -256,7 +256,7 @@ def end_admissions(sandbox: Sandbox, cluster: str, instances: Collection[str]) -
     """Move the deadlines of admissions to now, and start admit_node for each."""
     assert sandbox.deployed is not None
     table = table_of(sandbox)
-    records = DynamoRecords(lambda: client("dynamodb", sandbox.aws_url), table)
+    stored = DynamoTable(lambda: client("dynamodb", sandbox.aws_url), table)
     (function,) = [f for f in sandbox.deployed.functions if f.logical_id == "AdmitNodeFunction"]
     executions = LambdaExecutions(
         lambda: client("lambda", sandbox.lambda_url),
@@ -266,8 +266,14 @@ def end_admissions(sandbox: Sandbox, cluster: str, instances: Collection[str]) -
         RateLimit(SystemClock()),
     )
     for instance in sorted(instances):
-        record = records.admission(instance)
+        read = partial(stored.get, ADMISSION, cluster=cluster, instance=instance)
+        until(partial(_is_there, read))
+        record = read()
         assert record is not None
         changes = {"deadline": SystemClock().now(), "version": record.version + 1}
-        records.write(record.model_copy(update=changes))
+        stored.put(ADMISSION, record.model_copy(update=changes))
         executions.start(instance, cluster, record.attempt)
+
+
+def _is_there(read: Callable[[], object]) -> bool:
+    return read() is not None

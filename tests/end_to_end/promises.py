@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from math import inf
 
-from leeway.aws.records import DynamoRecords
+from leeway.admission.record import ADMISSION
 from leeway.aws.table import DynamoTable
 from leeway.clock import SystemClock
 from leeway.instances.owners import INTENT_TAG, POOL_TAG
@@ -264,16 +264,16 @@ def _evidence(sandbox: Sandbox, spare: Collection[str], ahead: Collection[str]) 
     seen = Journal(tuple(sandbox.journal()))
     ended, closed = _ends(seen)
     bought = _bought(sandbox, seen, ended, closed)
-    records = DynamoRecords(lambda: dynamodb, table)
-    stored = StoredManifests(DynamoTable(lambda: dynamodb, table)).of(CLUSTER)
+    records = DynamoTable(lambda: dynamodb, table)
+    stored = StoredManifests(records).of(CLUSTER)
     readings = [read_stored(one.body, one.title) for one in stored]
     manifests = [one.manifest for reading in readings for one in reading.written]
     pools = [one.template.pool for one in settings_of(manifests)]
     return Evidence(
         seen,
         bought,
-        {one.id: one for one in DynamoTable(lambda: dynamodb, table).list(INTENT, cluster=CLUSTER)},
-        {name for name in bought if records.admission(name) is not None},
+        {one.id: one for one in records.list(INTENT, cluster=CLUSTER)},
+        {one for one in bought if records.get(ADMISSION, cluster=CLUSTER, instance=one)},
         closed,
         list(_waiting(sandbox, pools)),
         {pool.name: pool.limits for pool in pools if pool.limits},

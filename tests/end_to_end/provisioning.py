@@ -10,8 +10,7 @@ from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 import boto3
-from leeway.aws.query import query_partition
-from leeway.aws.records import DynamoRecords
+from leeway.admission.record import ADMISSION
 from leeway.aws.table import DynamoTable
 from leeway.catalog.stored import SURVEY
 from leeway.clock import SystemClock
@@ -158,8 +157,9 @@ def let_launches_age(sandbox: Sandbox, minutes: int) -> None:
     stored = DynamoTable(lambda: dynamodb, table)
     found = stored.list(INTENT, cluster=CLUSTER)
     # The time of a launch is part of its key.
-    for item in query_partition(dynamodb, table, f"LAUNCH#{CLUSTER}", "INTENT#"):
-        dynamodb.delete_item(TableName=table, Key={key: item[key] for key in ("pk", "sk")})
+    stored.change(
+        INTENT, delete=[{"cluster": CLUSTER, "created_at": o.created_at, "id": o.id} for o in found]
+    )
     for one in found:
         earlier = one.created_at - timedelta(minutes=minutes)
         stored.put(INTENT, one.model_copy(update={"created_at": earlier, "version": 1}))
@@ -168,13 +168,13 @@ def let_launches_age(sandbox: Sandbox, minutes: int) -> None:
 def end_time_to_join(sandbox: Sandbox, launched: Iterable[str]) -> None:
     """Move the deadlines of admissions to now, as if 15 minutes had passed."""
     dynamodb = client("dynamodb", sandbox.aws_url)
-    records = DynamoRecords(lambda: dynamodb, table_of(sandbox))
+    stored = DynamoTable(lambda: dynamodb, table_of(sandbox))
 
     def end(instance: str) -> None:
-        record = records.admission(instance)
+        record = stored.get(ADMISSION, cluster=CLUSTER, instance=instance)
         assert record is not None
         changes = {"deadline": SystemClock().now(), "version": record.version + 1}
-        records.write(record.model_copy(update=changes))
+        stored.put(ADMISSION, record.model_copy(update=changes))
 
     for instance in launched:
         retry_conflicts("an admission record", partial(end, instance))

@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any
 
 import pytest
-from leeway.aws.records import DynamoRecords
+from leeway.aws.table import DynamoTable
 from leeway.execution.retrying import retry_conflicts
-from leeway.retirement.record import ENDED_WITHOUT_NODE_AFTER
+from leeway.retirement.record import ENDED_WITHOUT_NODE_AFTER, RETIREMENT
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Manifest, Scenario
@@ -221,12 +221,12 @@ def test_a_pod_that_forbids_disruption_keeps_its_expired_node(world: GivingBack)
 def _let_15_minutes_pass(sandbox: Sandbox, instance: str) -> None:
     """Move the begin of a retirement into the past."""
     dynamodb = client("dynamodb", sandbox.aws_url)
-    records = DynamoRecords(lambda: dynamodb, table_of(sandbox))
-    record = records.retirement(instance)
+    stored = DynamoTable(lambda: dynamodb, table_of(sandbox))
+    record = stored.get(RETIREMENT, cluster=CLUSTER, instance=instance)
     assert record is not None
     earlier = record.noticed_at - ENDED_WITHOUT_NODE_AFTER
     changes = {"noticed_at": earlier, "version": record.version + 1}
-    records.write(record.model_copy(update=changes))
+    stored.put(RETIREMENT, record.model_copy(update=changes))
 
 
 def _lines(seen: Journal) -> list[Entry]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from leeway.capacity_requests import CapacityAnswer
+from leeway.capacity_requests import CAPACITY_REQUEST, CapacityAnswer
 from leeway.catalog.unavailable import Offering
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import NoticeKind
@@ -38,7 +38,7 @@ class FakeBuyer:
         """Answer the open requests of a cluster."""
         self.runs.append(cluster)
         fakes, now = self.fakes, self.fakes.clock.time
-        for request in fakes.capacity.of_cluster(cluster):
+        for request in list(fakes.capacity.values()):
             if not request.is_open(now):
                 continue
             if self.launches and fakes.groups.launched_at is None:
@@ -50,7 +50,7 @@ class FakeBuyer:
                 existing=self.existing,
                 without_node=self.refuses,
             )
-            fakes.capacity.write(request.answered(answer))
+            fakes.table.put(CAPACITY_REQUEST, request.answered(answer))
 
 
 def _with_buyer(fakes: RetirementFakes, fields: dict[str, Any] | None) -> RetirementFakes:

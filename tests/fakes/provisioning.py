@@ -1,6 +1,6 @@
 """The ports of provisioning in memory."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -11,7 +11,6 @@ from leeway.manifests.reading import Written
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.provisioning.cluster_state import ClusterState
-from leeway.provisioning.report import ProvisioningStatus
 from leeway.provisioning.tell import PodEvent
 from leeway.selection.offers.catalog import Catalog
 
@@ -67,27 +66,6 @@ class OneCatalog:
 
     def read(self) -> Catalog | None:
         return self.catalog
-
-
-@dataclass
-class ProvisioningRecordsInMemory:
-    """The ProvisioningRecords Protocol."""
-
-    statuses: dict[str, ProvisioningStatus] = field(default_factory=dict)
-    keys: dict[str, Mapping[bytes, datetime]] = field(default_factory=dict)
-
-    def status(self, cluster: str) -> ProvisioningStatus | None:
-        return self.statuses.get(cluster)
-
-    def write_status(self, status: ProvisioningStatus) -> None:
-        self.statuses[status.cluster] = status
-
-    def told(self, cluster: str) -> Mapping[bytes, datetime]:
-        return self.keys.get(cluster, {})
-
-    def write_told(self, cluster: str, told: Mapping[bytes, datetime]) -> None:
-        # The table keeps whole seconds.
-        self.keys[cluster] = {key: at.replace(microsecond=0) for key, at in told.items()}
 
 
 @dataclass

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from leeway.capacity_requests import CAPACITY_REQUEST, CapacityRequest
 from leeway.execution.attempt import AttemptId
 from leeway.execution.shared_cache import SharedCache
 from leeway.notices import LifecycleHook, NoticeKind
@@ -12,21 +13,20 @@ from leeway.ports.kubernetes_objects import Pod
 from leeway.retirement.context import Attempt, Ports
 from leeway.retirement.drain import DRAIN_STATE, DrainState
 from leeway.retirement.outcome import Outcome
-from leeway.retirement.record import Retirement
+from leeway.retirement.record import RETIREMENT, Retirement
 from leeway.retirement.retire_node import retire_node
-from leeway.table import Item
+from leeway.table import Item, Key
 
 from tests.fakes.actions import ActionLog
-from tests.fakes.capacity_requests import CapacityRequestsInMemory, ProvisionQueueInMemory
 from tests.fakes.clock import FakeClock
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.groups import FakeGroups, FakeInstances
 from tests.fakes.offerings import OfferingsInMemory
 from tests.fakes.policies import OnePolicy
-from tests.fakes.records import RecordInMemory
+from tests.fakes.provision_queue import ProvisionQueueInMemory
 from tests.fakes.reports import EventBusInMemory, ReportLog
 from tests.fakes.steps import FakeSteps
-from tests.fakes.table import TableInMemory
+from tests.fakes.table import Stored, TableInMemory
 from tests.retirement.retirements import FACTS, HOOK, NOTICED, take
 
 POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
@@ -34,19 +34,28 @@ HOOKED = ("leeway-drain",)
 ATTEMPT_ID = AttemptId(FACTS.instance, FACTS.cluster, 1)
 
 
-class DrainTable(TableInMemory):
-    """A table for the progress of drains. The first write is stored and fails, as in a throttled
-    table. `states` are all writes."""
+class FastTable(TableInMemory):
+    """The table for calls that delay a drain. The first write of the progress of a drain is stored
+    and fails, as in a throttled table. `states` are all its writes; `down`: capacity requests
+    cannot be read or written."""
 
-    def __init__(self, clock: FakeClock) -> None:
+    def __init__(self, table: TableInMemory, clock: FakeClock) -> None:
         super().__init__(clock)
+        self.items = table.items
         self.states: list[DrainState] = []
+        self.down = False
+        self.before = self._check_down
+
+    def _check_down(self, operation: str, key: Key) -> None:
+        if self.down and key[0].startswith("CAPACITY#"):
+            raise CloudUnavailable("ThrottlingException: Throughput exceeds the current capacity")
 
     def _put(self, item: Item, replaces: int | None) -> None:
         super()._put(item, replaces)
-        self.states.append(DRAIN_STATE.read(item))
-        if len(self.states) == 1:
-            raise CloudUnavailable("ThrottlingException")
+        if DRAIN_STATE.parts(item.key) is not None:
+            self.states.append(DRAIN_STATE.read(item))
+            if len(self.states) == 1:
+                raise CloudUnavailable("ThrottlingException")
 
 
 @dataclass
@@ -56,15 +65,13 @@ class RetirementFakes:
     clock: FakeClock
     actions: ActionLog
     steps: FakeSteps
-    records: RecordInMemory
     policies: OnePolicy
     table: TableInMemory
     groups: FakeGroups
     instances: FakeInstances
     offerings: OfferingsInMemory
     cluster: FakeCluster
-    drains: DrainTable
-    capacity: CapacityRequestsInMemory
+    fast: FastTable
     queue: ProvisionQueueInMemory
     events: EventBusInMemory
     reports: ReportLog
@@ -72,17 +79,21 @@ class RetirementFakes:
     @property
     def record(self) -> Retirement:
         """The record of the retirement."""
-        return self.records.record
+        return self.table.records(RETIREMENT)[FACTS.instance]
 
     @record.setter
     def record(self, record: Retirement) -> None:
-        self.records.record = record
+        self.table.records(RETIREMENT)[FACTS.instance] = record
+
+    @property
+    def capacity(self) -> Stored[CapacityRequest]:
+        """The capacity requests."""
+        return self.table.records(CAPACITY_REQUEST)
 
     @property
     def ports(self) -> Ports:
         """The ports of retire_node."""
         return Ports(
-            records=self.records,
             open_cluster=lambda _: self.cluster,
             clock=self.clock,
             policies=self.policies,
@@ -92,8 +103,7 @@ class RetirementFakes:
             offerings=self.offerings,
             region="us-east-1",
             cache=SharedCache(self.table, self.clock),
-            fast_table=self.drains,
-            capacity_requests=self.capacity,
+            fast_table=self.fast,
             provision_nodes=self.queue,
             events=self.events,
             telemetry=self.reports,
@@ -113,7 +123,7 @@ class RetirementFakes:
 
         def received(hooks: tuple[LifecycleHook, ...]) -> None:
             fields = {"hooks": hooks, "version": self.record.version + 1}
-            self.records.write(self.record.model_copy(update=fields))
+            self.table.put(RETIREMENT, self.record.model_copy(update=fields))
 
         self.groups.on_hooks = received
 
@@ -122,22 +132,21 @@ def fakes_for(record: Retirement) -> RetirementFakes:
     """Return the usual fakes for a retirement."""
     clock = FakeClock(NOTICED)
     actions, reports = ActionLog(clock), ReportLog()
-    groups = FakeGroups(actions)
+    table, groups = TableInMemory(clock), FakeGroups(actions)
+    table.records(RETIREMENT)[record.instance] = record
     cluster = FakeCluster(groups, reports)
     groups.pods_left = lambda: cluster.pods
     return RetirementFakes(
         clock=clock,
         actions=actions,
         steps=FakeSteps(clock),
-        records=RecordInMemory(record),
         policies=OnePolicy(),
-        table=TableInMemory(clock),
+        table=table,
         groups=groups,
         instances=FakeInstances(groups),
         offerings=OfferingsInMemory(),
         cluster=cluster,
-        drains=DrainTable(clock),
-        capacity=CapacityRequestsInMemory(),
+        fast=FastTable(table, clock),
         queue=ProvisionQueueInMemory(),
         events=EventBusInMemory(),
         reports=reports,

@@ -1,11 +1,11 @@
 """Leeway's table in memory. tests/aws/test_table.py is its contract."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from threading import RLock
 
 from leeway.clock import Clock
 from leeway.ports.aws import CloudRefused
-from leeway.table import Index, Item, Key, RecordChanged, Table
+from leeway.table import Index, Item, Key, Record, RecordChanged, Table
 
 from tests.fakes.clock import FakeClock
 
@@ -28,11 +28,16 @@ class TableInMemory(Table):
         self._lock = RLock()
         self.before: Callable[[str, Key], None] = lambda _operation, _key: None
 
+    def records[T](self, record: Record[T], by: str = "instance") -> "Stored[T]":
+        """The records of a kind, by a part of their key. They are read and written without
+        `before` and without a condition."""
+        return Stored(self, record, by)
+
     def _get(self, key: Key, consistent: bool) -> Item | None:
         self.before("get", key)
         return self.items.get(key)
 
-    def _get_many(self, keys: Sequence[Key]) -> Iterator[Item]:
+    def _get_many(self, keys: Sequence[Key], consistent: bool) -> Iterator[Item]:
         for key in keys:
             self.before("get", key)
         return iter([self.items[key] for key in keys if key in self.items])
@@ -88,3 +93,33 @@ class TableInMemory(Table):
             version = 0
         if version != replaces:
             raise RecordChanged(" ".join(key))
+
+
+class Stored[T](MutableMapping[str, T]):
+    """The records of one kind in a table, by a part of their key."""
+
+    def __init__(self, table: TableInMemory, record: Record[T], by: str) -> None:
+        self._table = table
+        self._record = record
+        self._by = by
+
+    def _keys(self) -> dict[str, Key]:
+        parts = {key: self._record.parts(key) for key in sorted(self._table.items)}
+        return {found[self._by]: key for key, found in parts.items() if found is not None}
+
+    def __getitem__(self, name: str) -> T:
+        return self._record.read(self._table.items[self._keys()[name]])
+
+    def __setitem__(self, name: str, value: T) -> None:
+        item = self._record.write(value, {}, self._table._now())
+        assert self._record.parts(item.key)[self._by] == name, item.key  # type: ignore[index]
+        self._table.items[item.key] = item
+
+    def __delitem__(self, name: str) -> None:
+        del self._table.items[self._keys()[name]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys())
+
+    def __len__(self) -> int:
+        return len(self._keys())

@@ -4,24 +4,24 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from leeway.admission.record import ADMISSION, Admission
 from leeway.execution.attempt import Phase
+from leeway.instances.facts import FACTS as FACTS_OF_INSTANCE
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import CurrentInstance, ObservedChange
 from leeway.instances.owners import Owner, OwnerKind
-from leeway.interruption.instance_state import InstanceState
 from leeway.interruption.receive_notice import NoticeOutcome, NoticeResult, ReceiveNotice
 from leeway.notices import NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy
 from leeway.ports.aws import CloudUnavailable
-from leeway.retirement.record import Retirement
-from leeway.table import RecordChanged
+from leeway.retirement.record import RETIREMENT, Retirement
+from leeway.table import Key
 
-from tests.fakes.admissions import AdmissionsInMemory
 from tests.fakes.functions import CleanUps, Starts
 from tests.fakes.offerings import OfferingsInMemory
 from tests.fakes.policies import OnePolicy
 from tests.fakes.schedules import SchedulesInMemory
-from tests.fakes.table import TableInMemory
+from tests.fakes.table import Stored, TableInMemory
 from tests.notices.events import HERE, event
 from tests.retirement.retirements import FACTS, at
 
@@ -43,8 +43,6 @@ class Receiver:
     policies: OnePolicy = field(default_factory=OnePolicy)
     schedules: SchedulesInMemory = field(default_factory=SchedulesInMemory)
     offerings: OfferingsInMemory = field(default_factory=OfferingsInMemory)
-    stored: dict[str, Retirement] = field(default_factory=dict)
-    index: dict[str, InstanceFacts] = field(default_factory=dict)
     started: list[str] = field(default_factory=list)
     ec2_reads: list[str] = field(default_factory=list)
     unreadable: str = ""
@@ -52,34 +50,35 @@ class Receiver:
     ec2_fails: bool = False
     current: CurrentInstance | None = RUNS
     reservations: dict[str, list[str]] = field(default_factory=dict)
-    admission_records: AdmissionsInMemory = field(default_factory=AdmissionsInMemory)
     admissions: Starts = field(default_factory=Starts)
     clean_ups: CleanUps = field(default_factory=CleanUps)
-    claims: TableInMemory = field(init=False)
+    table: TableInMemory = field(init=False)
 
     def __post_init__(self) -> None:
-        self.claims = TableInMemory(self)
+        self.table = TableInMemory(self)
+        self.table.before = self._check
+
+    def _check(self, operation: str, key: Key) -> None:
+        if self.unreadable and self.unreadable in key[0]:
+            raise CloudUnavailable("the table does not answer")
+
+    @property
+    def stored(self) -> Stored[Retirement]:
+        return self.table.records(RETIREMENT)
+
+    @property
+    def admission_records(self) -> Stored[Admission]:
+        return self.table.records(ADMISSION)
+
+    @property
+    def index(self) -> Stored[InstanceFacts]:
+        return self.table.records(FACTS_OF_INSTANCE)
 
     def now(self) -> datetime:
         return self.now_
 
     def sleep(self, seconds: float) -> None:
         self.now_ += timedelta(seconds=seconds)
-
-    def known(self, instance: str) -> InstanceState:
-        if instance == self.unreadable:
-            raise CloudUnavailable("the table does not answer")
-        stored, facts = self.stored.get(instance), self.index.get(instance)
-        return InstanceState(stored, facts, self.admission_records.admission(instance))
-
-    def retirement(self, instance: str) -> Retirement | None:
-        return self.stored.get(instance)
-
-    def write(self, record: Retirement) -> None:
-        before = self.stored.get(record.instance)
-        if record.version != (before.version if before else 0) + 1:
-            raise RecordChanged(record.instance)
-        self.stored[record.instance] = record
 
     def describe(self, instance: str) -> InstanceFacts | None:
         self.ec2_reads.append(instance)
@@ -109,7 +108,7 @@ class Receiver:
         """Receive an event."""
         receiver = ReceiveNotice(
             origin=HERE,
-            records=self,
+            table=self.table,
             instances=self,
             policies=self.policies,
             retire_node=self,
@@ -117,10 +116,8 @@ class Receiver:
             offerings=self.offerings,
             clusters=frozenset({"prod"}),
             clock=self,
-            admissions=self.admission_records,
             admit_node=self.admissions,
             clean_up=self.clean_ups,
-            claims=self.claims,
         )
         return receiver.receive(body, begun)
 
@@ -131,7 +128,7 @@ class Receiver:
         """End the retirement of an instance."""
         record = self.stored[instance]
         ended = record.model_copy(update={"version": record.version + 1})
-        self.write(at(ended, Phase.FINISHED))
+        self.table.put(RETIREMENT, at(ended, Phase.FINISHED))
 
 
 class ReceiverInTime(Receiver):

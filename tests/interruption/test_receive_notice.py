@@ -3,6 +3,7 @@
 import threading
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import count
 from typing import Any
 
 import pytest
@@ -10,7 +11,6 @@ from leeway.catalog.unavailable import Offering
 from leeway.execution.attempt import Phase
 from leeway.execution.retrying import CONFLICT_TRIES
 from leeway.instances.owners import Owner, OwnerKind
-from leeway.interruption.instance_state import InstanceState
 from leeway.interruption.receive_notice import (
     CLAIM_TIME,
     INSTANCE_CONCURRENCY,
@@ -21,8 +21,8 @@ from leeway.interruption.receive_notice import (
 from leeway.notices import NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy, Policy
 from leeway.ports.aws import CloudUnavailable
-from leeway.retirement.record import Retirement
-from leeway.table import RecordChanged
+from leeway.retirement.record import RETIREMENT
+from leeway.table import Key, RecordChanged
 
 from tests.fakes.functions import CleanUps
 from tests.fakes.offerings import OfferingsInMemory
@@ -141,7 +141,8 @@ def test_an_instance_that_was_stopped_and_runs_again_is_released_and_can_be_reti
     assert receiver.results(state("stopped", "2026-11-20T09:47:00Z")) == [NoticeResult.KNOWN]
     assert receiver.results(state("running", "2026-11-20T11:00:00Z")) == [NoticeResult.UNDOING]
     record = receiver.stored[FIRST]
-    receiver.write(record.model_copy(update={"phase": Phase.UNDONE, "version": record.version + 1}))
+    undone = {"phase": Phase.UNDONE, "version": record.version + 1}
+    receiver.table.put(RETIREMENT, record.model_copy(update=undone))
     assert receiver.results(state("running", "2026-11-20T11:00:00Z")) == [NoticeResult.IGNORED]
     assert receiver.results(warning("2026-11-20T12:00:00Z", action)) == [NoticeResult.STARTED]
     assert receiver.stored[FIRST].attempt == 3
@@ -212,9 +213,9 @@ def test_an_instance_that_waits_for_a_launch_hook_is_admitted_once() -> None:
     assert receiver.results(launching(id="launch-2")) == [NoticeResult.STARTED]
     assert set(receiver.admissions.started) == {(FIRST, "prod", 1)}
     assert receiver.started == []
-    assert receiver.admission_records.stored[FIRST].deadline == WEEKS_BEFORE.replace(
-        second=0
-    ) + timedelta(minutes=15)
+    assert receiver.admission_records[FIRST].deadline == WEEKS_BEFORE.replace(second=0) + timedelta(
+        minutes=15
+    )
 
 
 def test_a_launch_hook_is_not_answered_if_the_policy_ignores_it_or_in_dry_run_mode() -> None:
@@ -223,14 +224,14 @@ def test_a_launch_hook_is_not_answered_if_the_policy_ignores_it_or_in_dry_run_mo
     dry_run = Receiver(policies=OnePolicy(ClusterPolicy(dry_run=True)))
     assert dry_run.results(launching()) == [NoticeResult.IGNORED]
     assert ignored.admissions.started == dry_run.admissions.started == []
-    assert ignored.admission_records.stored == dry_run.admission_records.stored == {}
+    assert ignored.admission_records == dry_run.admission_records == {}
 
 
 def test_the_policy_sets_the_deadline_of_an_admission() -> None:
     slow = Policy(Action.ADMIT, timedelta(hours=1))
     receiver = Receiver(policies=OnePolicy(policy(launch_hook=slow)))
     receiver.receive(launching())
-    admission = receiver.admission_records.stored[FIRST]
+    admission = receiver.admission_records[FIRST]
     assert admission.deadline - admission.noticed_at == timedelta(hours=1)
 
 
@@ -256,7 +257,7 @@ def test_an_empty_node_starts_no_clean_up_unless_the_instance_kept_running() -> 
     assert receiver.clean_ups.started == []
     receiver.receive(state("terminated", "2026-11-20T11:47:30Z"))
     assert receiver.clean_ups.started == [(FIRST, "prod")], "it may have had pods since"
-    receiver.claims.items.clear()
+    receiver.table.items.clear()
     undone = {"node_is_empty": True, "phase": Phase.UNDONE}
     receiver.stored[FIRST] = before.model_copy(update=undone)
     receiver.receive(state("terminated", "2026-11-20T11:47:31Z"))
@@ -265,13 +266,9 @@ def test_an_empty_node_starts_no_clean_up_unless_the_instance_kept_running() -> 
 
 
 def test_an_error_contains_ten_of_hundreds_of_failures() -> None:
-    class Broken(Receiver):
-        def known(self, instance: str) -> InstanceState:
-            raise CloudUnavailable(f"{instance}: the table does not answer")
-
     named = [{"entityValue": f"i-0{number:016x}"} for number in range(300)]
     with pytest.raises(NotAllInstancesReceived) as failed:
-        Broken().receive({**health(affectedEntities=named), "resources": []})
+        Receiver(unreadable="i-").receive({**health(affectedEntities=named), "resources": []})
     assert str(failed.value).endswith("; and 290 more")
     assert len(str(failed.value)) < 2000
 
@@ -321,14 +318,16 @@ def test_a_failed_side_effect_is_reported_and_does_not_fail_the_notice() -> None
 def test_the_instances_of_a_notice_are_handled_concurrently() -> None:
     barrier = threading.Barrier(INSTANCE_CONCURRENCY, timeout=60)
 
-    class Slow(Receiver):
-        def known(self, instance: str) -> InstanceState:
-            barrier.wait()
-            return super().known(instance)
+    receiver = Receiver()
 
+    def slow(operation: str, key: Key) -> None:
+        if key[0].startswith("RETIREMENT#") and operation == "get":
+            barrier.wait()
+
+    receiver.table.before = slow
     named = [f"i-0{number:016x}" for number in range(2 * INSTANCE_CONCURRENCY)]
     body = health(affectedEntities=[{"entityValue": one} for one in named])
-    received = Slow().receive({**body, "resources": []}).instances
+    received = receiver.receive({**body, "resources": []}).instances
     assert [one.instance for one in received] == named
     assert {one.result for one in received} == {NoticeResult.SCHEDULED}
 
@@ -368,25 +367,23 @@ def test_a_launch_hook_of_eks_is_ignored() -> None:
     assert receiver.admissions.started == []
 
 
-class OtherWriters(Receiver):
-    """Other functions write the record before each of the first `conflicts` writes."""
+def with_conflicts(conflicts: int) -> Receiver:
+    """Other functions write the record before each of the first writes."""
+    receiver, writes = Receiver(), count(1)
 
-    conflicts = 0
+    def change(operation: str, key: Key) -> None:
+        if operation == "put" and next(writes) <= conflicts:
+            raise RecordChanged(key[0])
 
-    def write(self, record: Retirement) -> None:
-        if self.conflicts:
-            self.conflicts -= 1
-            raise RecordChanged(record.instance)
-        super().write(record)
+    receiver.table.before = change
+    return receiver
 
 
 def test_a_notice_is_applied_again_after_a_write_conflict() -> None:
-    receiver = OtherWriters()
-    receiver.conflicts = CONFLICT_TRIES - 1
+    receiver = with_conflicts(CONFLICT_TRIES - 1)
     assert receiver.results(warning("2026-11-20T09:45:00Z")) == [NoticeResult.STARTED]
     assert receiver.started == [f"{FIRST}-1"]
-    receiver = OtherWriters()
-    receiver.conflicts = CONFLICT_TRIES
+    receiver = with_conflicts(CONFLICT_TRIES)
     with pytest.raises(NotAllInstancesReceived, match=f"the record of {FIRST} was changed"):
         receiver.receive(warning("2026-11-20T09:45:00Z"))
     assert receiver.started == []

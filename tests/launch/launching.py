@@ -5,20 +5,21 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
+from leeway.admission.record import ADMISSION, Admission
 from leeway.bootstrap.node import ClusterDetails
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.launch.belonging import Network, Subnet
 from leeway.launch.images import ImageVariant, parameters_of
-from leeway.launch.intent import LaunchOutcome
+from leeway.launch.intent import INTENT, LaunchOutcome
 from leeway.launch.launch_nodes import LaunchNodes
 from leeway.launch.launch_run import LaunchDependencies, LaunchOrder
 from leeway.launch.resolve_pools import NodeCluster, NodeSources
+from leeway.pool_pauses import POOL, PoolRecord
 from leeway.ports.aws import CloudUnavailable
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import Pod
 
-from tests.fakes.admissions import AdmissionsInMemory
 from tests.fakes.fleets import FleetsInMemory
 from tests.fakes.functions import Starts
 from tests.fakes.images import ImagesInMemory
@@ -26,8 +27,7 @@ from tests.fakes.launch_templates import LaunchTemplatesInMemory
 from tests.fakes.networks import NetworksInMemory
 from tests.fakes.node_clusters import InstanceProfilesInMemory, NodeClustersInMemory
 from tests.fakes.offerings import OfferingsInMemory
-from tests.fakes.pool_records import PoolRecordsInMemory
-from tests.fakes.table import TableInMemory
+from tests.fakes.table import Stored, TableInMemory
 from tests.launch.pools import manifests, node_class, pods, pool, settings
 
 NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
@@ -44,8 +44,6 @@ class World:
         self.fleets = FleetsInMemory(self.templates.existing.__contains__)
         self.table = TableInMemory(self)
         self.offerings = OfferingsInMemory()
-        self.pools = PoolRecordsInMemory()
-        self.admissions = AdmissionsInMemory()
         self.starts = Starts()
         self.descriptions: list[frozenset[str]] = []
         self.undescribed = False
@@ -68,9 +66,8 @@ class World:
             templates=self.templates,
             fleets=self.fleets,
             table=self.table,
+            intents=INTENT,
             offerings=self.offerings,
-            pools=self.pools,
-            admissions=self.admissions,
             admit_node=self.starts,
             instances=self,
             clock=self,
@@ -107,6 +104,16 @@ class World:
         """Name AMIs for these variants by parameters."""
         parameters = parameters_of(settings(node_class()), "1.34", variants)
         self.images.values |= {name: f"ami-{n}" for n, name in enumerate(parameters.values())}
+
+    @property
+    def pools(self) -> Stored[PoolRecord]:
+        """The records of pools."""
+        return self.table.records(POOL, by="pool")
+
+    @property
+    def admissions(self) -> Stored[Admission]:
+        """The admissions, by instance."""
+        return self.table.records(ADMISSION)
 
     @property
     def launch_nodes(self) -> LaunchNodes:

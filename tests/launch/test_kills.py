@@ -58,7 +58,7 @@ class Mortal:
 
 def mortal(world: World, killer: Killer) -> LaunchNodes:
     """The use case on ports that kill."""
-    spared = {"sources", "clock", "new_id"}
+    spared = {"sources", "clock", "new_id", "intents"}
     ports: dict[str, Any] = {
         one.name: Mortal(getattr(world.deps, one.name), killer)
         for one in fields(world.deps)
@@ -127,4 +127,4 @@ def test_a_run_that_is_killed_at_any_call_launches_nothing_twice(
         run_to_the_end(world, catalog, number, moment)
         assert len(world.fleets.running) == 3, f"killed {moment} call {number}"
         assert {*world.admitted()} == {*world.fleets.running}, f"killed {moment} call {number}"
-        assert world.admissions.stored.keys() == world.fleets.running.keys()
+        assert world.admissions.keys() == world.fleets.running.keys()

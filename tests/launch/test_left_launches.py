@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from leeway.admission.record import (
+    ADMISSION,
     Admission,
     AdmissionRequest,
     AdmissionResult,
@@ -16,28 +17,25 @@ from leeway.execution.attempt import Phase
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import ObservedInstance
 from leeway.instances.owners import Owner, OwnerKind
-from leeway.interruption.instance_state import InstanceState
 from leeway.launch.fleets import FleetInstance, FleetRequest
-from leeway.launch.intent import INTENT, LaunchIntent
+from leeway.launch.intent import INTENT, INTENT_BY_HAND, LaunchIntent
 from leeway.launch.left_launches import MOST_DELETED, LeftLaunches, may_be_left, unused_templates
 from leeway.launch.node_settings import cluster_tags
 from leeway.launch.templates import LaunchTemplate, OwnedTemplate
 from leeway.notices import NoticeKind
 from leeway.pool_pauses import NODES_NEVER_JOINED, PoolRecord
+from leeway.pool_pauses import POOL as POOL_RECORD
 from leeway.ports.aws import CloudUnavailable
 from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.ports.kubernetes_objects import Node, Taint
 from leeway.reasons import Reason
-from leeway.reconciliation.find_lost_events import OpenRecords
-from leeway.retirement.record import ReturnTerms
+from leeway.retirement.record import RETIREMENT, Retirement, ReturnTerms
+from leeway.table import Key
 
-from tests.fakes.admissions import AdmissionsInMemory
 from tests.fakes.cluster_leftovers import LeftoversInMemory
 from tests.fakes.functions import Starts
 from tests.fakes.launch_templates import LaunchTemplatesInMemory
-from tests.fakes.pool_records import PoolRecordsInMemory
-from tests.fakes.records import RecordsInMemory
-from tests.fakes.table import TableInMemory
+from tests.fakes.table import Stored, TableInMemory
 from tests.launch.launching import NOW
 
 MINUTE = timedelta(minutes=1)
@@ -76,25 +74,12 @@ class World:
         self.time = NOW + after
         self.table = TableInMemory(self)
         self.table.change(INTENT, put=intents)
-        self.admissions = AdmissionsInMemory()
         self.starts, self.ends = Starts(), Starts()
-        self.retirements = RecordsInMemory()
         self.nodes = LeftoversInMemory()
         self.templates = LaunchTemplatesInMemory()
-        self.pools = PoolRecordsInMemory()
         self.broken: set[str] = set()
-        self.left = LeftLaunches(
-            self.table,
-            self,
-            self.admissions,
-            self.starts,
-            self.retirements,
-            self.ends,
-            self.templates,
-            self.pools,
-            TableInMemory(self),
-            self,
-        )
+        self.table.before = self._check_broken
+        self.left = LeftLaunches(self.table, self.starts, self.ends, self.templates, self)
 
     def now(self) -> datetime:
         return self.time
@@ -102,14 +87,17 @@ class World:
     def sleep(self, seconds: float) -> None:
         self.time += timedelta(seconds=seconds)
 
-    def known(self, instance: str) -> InstanceState:
-        if instance in self.broken:
+    def _check_broken(self, operation: str, key: Key) -> None:
+        if any(instance in key[0] for instance in self.broken):
             raise CloudUnavailable("throttled")
-        retirement = self.retirements.retirement(instance)
-        return InstanceState(retirement, None, self.admissions.stored.get(instance))
 
-    def open_records(self, cluster: str) -> OpenRecords:
-        raise AssertionError("the records of each instance are read")
+    @property
+    def admissions(self) -> Stored[Admission]:
+        return self.table.records(ADMISSION)
+
+    @property
+    def retirements(self) -> Stored[Retirement]:
+        return self.table.records(RETIREMENT)
 
     def check(self, *instances: ObservedInstance) -> tuple[list[str], list[str]]:
         """The codes of findings and of problems."""
@@ -134,11 +122,11 @@ class World:
             startup_taints=("agent",),
         )
         record = apply_request(None, wanted, FACTS).record.model_copy(update=fields)
-        self.admissions.stored[NAME] = record
+        self.admissions[NAME] = record
 
 
 def stored(world: World) -> Admission:
-    return world.admissions.stored[NAME]
+    return world.admissions[NAME]
 
 
 def test_an_instance_whose_admission_was_never_started_is_admitted() -> None:
@@ -233,7 +221,29 @@ def test_an_instance_that_no_launch_names_is_reported_and_not_admitted(
 ) -> None:
     world = World(16 * MINUTE, *intents)
     assert world.check(observed) == ([], ["LaunchUnknown"])
-    assert (world.starts.started, world.admissions.stored) == ([], {})
+    assert (world.starts.started, dict(world.admissions)) == ([], {})
+
+
+@pytest.mark.parametrize("observed", [RUNS, JOINED], ids=["starts", "has joined"])
+def test_an_instance_that_a_person_launched_is_admitted_within_a_minute(
+    observed: ObservedInstance,
+) -> None:
+    world = World(MINUTE)
+    world.table.put(INTENT_BY_HAND, WRITTEN)
+    assert world.check(observed) == (["LaunchNotAdmitted"], [])
+    assert world.starts.started == [(NAME, "prod", 1)]
+    assert stored(world).launch == Launch(intent="intent-1", pool="web", at=NOW)
+    assert world.check(observed) == ([], [])
+
+
+def test_a_person_can_have_no_instance_of_another_cluster_admitted() -> None:
+    world = World(MINUTE)
+    posing = {"cluster": "staging", "labels_for_admission": {"team": "evil"}}
+    world.table.put(INTENT_BY_HAND, WRITTEN.model_copy(update=posing))
+    for cluster in ("prod", "staging"):
+        found = world.left.check_instances(cluster, (RUNS,))
+        assert (found.findings, found.problems) == ((), ())
+    assert (world.starts.started, dict(world.admissions)) == ([], {})
 
 
 def test_an_instance_that_no_launch_names_is_not_reported_while_it_may_be_new() -> None:
@@ -313,7 +323,7 @@ def test_unused_templates_are_deleted_once_an_hour() -> None:
         world.templates.created[f"lt-{number}"] = NOW - 2 * HOUR
     assert world.left.delete_unused_templates("prod") == [named(2)]
     assert world.templates.existing.keys() == {"lt-1"}
-    world.table.items.clear()
+    world.table.delete(INTENT, cluster="prod", created_at=NOW, id=WRITTEN.id)
     world.time += 30 * MINUTE
     assert world.left.delete_unused_templates("prod") == ()
     world.time += 31 * MINUTE
@@ -323,8 +333,8 @@ def test_unused_templates_are_deleted_once_an_hour() -> None:
 def test_the_reasons_of_paused_pools_are_read() -> None:
     world = World(timedelta(0))
     reason = NODES_NEVER_JOINED(cluster="prod", pool="web", count=3, instances="i-1")
-    world.pools.write_pool(PoolRecord(cluster="prod", pool="web", paused=reason))
-    world.pools.write_pool(PoolRecord(cluster="prod", pool="api"))
+    world.table.put(POOL_RECORD, PoolRecord(cluster="prod", pool="web", paused=reason))
+    world.table.put(POOL_RECORD, PoolRecord(cluster="prod", pool="api"))
     assert world.left.paused_pools("prod") == [reason]
 
 
@@ -346,14 +356,14 @@ def admitted(world: World, *others: ObservedInstance, **fields: Any) -> None:
     world.admission(**{**ended, "facts": JOINED.facts, **fields})
     for one in others:
         copy = stored(world).model_copy(update={"facts": one.facts})
-        world.admissions.stored[one.facts.instance] = copy
+        world.admissions[one.facts.instance] = copy
 
 
 def test_an_instance_whose_node_was_deleted_is_returned_once() -> None:
     world = World(timedelta(days=3))
     admitted(world)
     assert world.check_nodes() == (["NodeDeleted"], [])
-    record = world.retirements.stored[NAME]
+    record = world.retirements[NAME]
     assert record.terms == ReturnTerms(cause="NodeDeleted")
     assert (record.kind, record.noticed_at) == (NoticeKind.CAPACITY_RETURN, world.time)
     assert world.ends.started == [(NAME, "prod", 1)]
@@ -366,8 +376,8 @@ def test_a_return_that_ended_is_repeated_after_ten_minutes() -> None:
     admitted(world)
     world.check_nodes()
     ended = {"phase": Phase.FINISHED, "ended_at": world.time}
-    record = world.retirements.stored[NAME].model_copy(update=ended)
-    world.retirements.stored[NAME] = record
+    record = world.retirements[NAME].model_copy(update=ended)
+    world.retirements[NAME] = record
     assert world.check_nodes() == ([], [])
     world.time += 10 * MINUTE
     assert world.check_nodes() == (["NodeDeleted"], [])
@@ -432,7 +442,7 @@ def test_nothing_is_returned_if_the_nodes_cannot_be_read() -> None:
     world.nodes.down = True
     with pytest.raises(ClusterUnavailable):
         world.check_nodes()
-    assert not world.retirements.stored
+    assert not world.retirements
 
 
 @pytest.mark.parametrize(("without", "of", "returned"), [(1, 1, 1), (1, 2, 1), (2, 4, 2)])
@@ -449,4 +459,4 @@ def test_an_api_server_that_lost_most_nodes_ends_no_instance(without: int, of: i
     admitted(world, *all_of_them)
     world.nodes.by_name = {node_of(one).name: node_of(one) for one in all_of_them[without:]}
     assert world.check_nodes(*all_of_them) == ([], ["NodesVanished"])
-    assert not world.retirements.stored
+    assert not world.retirements

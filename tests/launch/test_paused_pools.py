@@ -1,7 +1,7 @@
 """Launches while a pool is paused."""
 
 from leeway.launch.intent import REPEAT_WITHIN
-from leeway.pool_pauses import NODES_NEVER_JOINED, PoolRecord
+from leeway.pool_pauses import NODES_NEVER_JOINED, POOL, PoolRecord
 from leeway.selection.offers.catalog import Catalog
 
 from tests.launch.launching import NOW, World, codes, order
@@ -11,7 +11,7 @@ from tests.launch.pools import node_class, pool
 def pause(world: World, name: str = "web") -> PoolRecord:
     reason = NODES_NEVER_JOINED(cluster="prod", pool=name, count=3, instances="i-1, i-2, i-3")
     record = PoolRecord(cluster="prod", pool=name, paused=reason, paused_at=NOW)
-    world.pools.write_pool(record)
+    world.pools[name] = record
     return record
 
 
@@ -21,7 +21,7 @@ def test_a_paused_pool_launches_nothing_and_its_pods_get_the_reason(
     pause(world)
     outcome = world.launch_nodes.launch(order(catalog))
     assert world.fleets.requests == []
-    assert world.table.items == {}
+    assert [*world.table.items] == [("POOLS#prod", "POOL#web")]
     assert codes(outcome) == {"NodesNeverJoined"}
     assert len(outcome.without_node) == 3
     for one in outcome.without_node:
@@ -40,8 +40,8 @@ def test_another_pool_is_used_while_one_is_paused(world: World, catalog: Catalog
 
 
 def test_the_pause_of_another_clusters_pool_stops_nothing(world: World, catalog: Catalog) -> None:
-    world.pools.write_pool(pause(world).model_copy(update={"cluster": "staging"}))
-    del world.pools.stored["prod", "web"]
+    world.table.put(POOL, pause(world).model_copy(update={"cluster": "staging"}))
+    world.table.delete(POOL, cluster="prod", pool="web")
     assert world.launch_nodes.launch(order(catalog)).complete
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import yaml
-from leeway.capacity_requests import CapacityRequest
+from leeway.capacity_requests import CAPACITY_REQUEST, CapacityRequest
 from leeway.disruption.return_capacity import Dependencies as ReturnDependencies
 from leeway.disruption.return_capacity import ReturnCapacity
 from leeway.instances.facts import InstanceFacts
@@ -16,15 +16,15 @@ from leeway.launch.fleets import FleetInstance
 from leeway.manifests.reading import read_manifests
 from leeway.provision_run import Dependencies, NodeProvisioning
 from leeway.provisioning.cluster_state import ClusterState, ObservedPod
-from leeway.provisioning.report import ProvisioningReport
+from leeway.provisioning.report import STATUS, ProvisioningReport, ProvisioningStatus
 from leeway.provisioning.upcoming import UpcomingPods
 from leeway.selection.labels import INSTANCE_TYPE, JOINED, NODEPOOL, ZONE
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import ExistingNode, Pod, Taint
 from leeway.selection.resources import Resources
 
-from tests.fakes.capacity_requests import CapacityRequestsInMemory, ProvisionQueueInMemory
 from tests.fakes.functions import Starts
+from tests.fakes.provision_queue import ProvisionQueueInMemory
 from tests.fakes.provisioning import (
     GroupInstancesInMemory,
     ManifestsInMemory,
@@ -32,9 +32,8 @@ from tests.fakes.provisioning import (
     OneClusterState,
     PodEventsInMemory,
     PodTemplatesInMemory,
-    ProvisioningRecordsInMemory,
 )
-from tests.fakes.returning import Records
+from tests.fakes.table import Stored
 from tests.launch.launching import NOW, World
 from tests.launch.pools import node_class, pods, pool
 
@@ -83,14 +82,21 @@ class Buying(World):
         assert not reading.problems, reading.problems
         self.manifests = ManifestsInMemory(reading.written)
         self.states = OneClusterState(ClusterState(NOW))
-        self.requests = CapacityRequestsInMemory()
-        self.records = ProvisioningRecordsInMemory()
         self.groups = GroupInstancesInMemory()
         self.pod_templates = PodTemplatesInMemory()
         self.events = PodEventsInMemory()
         self.catalog = OneCatalog(catalog)
         self.own: dict[str, InstanceFacts] = {}
-        self.retirements = Records()
+
+    @property
+    def requests(self) -> Stored[CapacityRequest]:
+        """The capacity requests, by instance."""
+        return self.table.records(CAPACITY_REQUEST)
+
+    @property
+    def statuses(self) -> Stored[ProvisioningStatus]:
+        """The statuses of provisioning, by cluster."""
+        return self.table.records(STATUS, by="cluster")
 
     def dependencies(self) -> Dependencies:
         """The ports of a run."""
@@ -98,12 +104,10 @@ class Buying(World):
             manifests=self.manifests,
             catalog=self.catalog,
             states=self.states,
-            requests=self.requests,
             launch_nodes=self.launch_nodes,
             table=self.table,
             groups=self.groups,
-            upcoming=UpcomingPods(self.manifests, self.pools, lambda _: self.pod_templates),
-            records=self.records,
+            upcoming=UpcomingPods(self.manifests, self.table, lambda _: self.pod_templates),
             returns=self._return_capacity(),
             events_in=lambda _: self.events,
             clock=self,
@@ -115,9 +119,7 @@ class Buying(World):
         return ReturnCapacity(
             ReturnDependencies(
                 instances=index,
-                records=self.retirements,
                 offerings=self.offerings,
-                requests=self.requests,
                 table=self.table,
                 pools=no_pools,
                 retire_node=Starts(),
@@ -175,7 +177,7 @@ class Buying(World):
             requested_at=self.time,
             ends_at=self.time + timedelta(minutes=10),
         )
-        self.requests.write(request)
+        self.table.put(CAPACITY_REQUEST, request)
         return request
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from leeway.capacity_requests import CapacityRequest
+from leeway.capacity_requests import CAPACITY_REQUEST, CapacityRequest
 from leeway.launch.fleets import FleetInstance
 from leeway.launch.intent import JOIN_WITHIN
 from leeway.provisioning.cluster_state import ClusterState
@@ -151,7 +151,7 @@ class LivingCluster(Buying):
             ends_at=self.time + timedelta(hours=2),
             keeps_offering=True,
         )
-        self.requests.write(request)
+        self.table.put(CAPACITY_REQUEST, request)
 
     def evict(self) -> None:
         """Evict a pod of a retiring node: its successor is there at once."""

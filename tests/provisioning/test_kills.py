@@ -21,7 +21,7 @@ def mortal(buying: Buying, killer: Killer) -> NodeProvisioning:
     of_launch: dict[str, Any] = {
         one.name: Mortal(getattr(buying.deps, one.name), killer)
         for one in fields(buying.deps)
-        if one.name not in {"sources", "clock", "new_id"}
+        if one.name not in {"sources", "clock", "new_id", "intents"}
     }
     sources: dict[str, Any] = {
         one.name: Mortal(getattr(buying.deps.sources, one.name), killer)
@@ -31,7 +31,7 @@ def mortal(buying: Buying, killer: Killer) -> NodeProvisioning:
     deps = buying.dependencies()
     ports: dict[str, Any] = {
         name: Mortal(getattr(deps, name), killer)
-        for name in ("manifests", "catalog", "states", "requests", "table", "groups", "records")
+        for name in ("manifests", "catalog", "states", "table", "groups")
     }
     # One event at a time: a thread's kill would not reach the run in order.
     events: Any = Mortal(buying.events, killer)
@@ -72,9 +72,9 @@ def test_a_run_that_is_killed_at_any_call_is_completed_by_the_next(
         where = f"killed {moment} call {number}"
         assert len(buying.fleets.running) == 3, where
         assert {*buying.admitted()} == {*buying.fleets.running}, where
-        answer = buying.requests.stored["prod", RETIRING].answer
+        answer = buying.requests[RETIRING].answer
         assert answer is not None, where
         assert len(answer.launched) == 1, where
         assert [*buying.events.existing], where
         assert len(buying.events.existing) == 1, where
-        assert "prod" in buying.records.statuses, where
+        assert "prod" in buying.statuses, where

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from leeway.capacity_requests import PriceLimit
+from leeway.capacity_requests import CAPACITY_REQUEST, PriceLimit
 from leeway.provisioning.cluster_state import ObservedPod
 from leeway.selection.offers.catalog import Catalog
 
@@ -19,7 +19,9 @@ def buying(catalog: Catalog, below: float) -> Buying:
     found = Buying(catalog)
     request = found.retire(*pods(1, name="moving"))
     limit = PriceLimit(decision="ip-retiring", below=below)
-    found.requests.write(request.model_copy(update={"price_limit": limit, "version": 2}))
+    found.table.put(
+        CAPACITY_REQUEST, request.model_copy(update={"price_limit": limit, "version": 2})
+    )
     return found
 
 
@@ -28,7 +30,7 @@ def test_a_successor_that_saves_nothing_is_not_launched_and_the_answer_says_so(
 ) -> None:
     found = buying(catalog, below=0.000001)
     assert found.run().launched == ()
-    answer = found.requests.stored["prod", RETIRING].answer
+    answer = found.requests[RETIRING].answer
     assert answer is not None
     assert "costs less than the nodes" in answer.without_node[0].message
 
@@ -36,7 +38,7 @@ def test_a_successor_that_saves_nothing_is_not_launched_and_the_answer_says_so(
 def test_a_cheaper_successor_is_launched(catalog: Catalog) -> None:
     found = buying(catalog, below=1_000.0)
     assert len(found.run().launched) == 1
-    answer = found.requests.stored["prod", RETIRING].answer
+    answer = found.requests[RETIRING].answer
     assert answer is not None
     assert (len(answer.launched), answer.without_node) == (1, ())
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from leeway.capacity_requests import CapacityRequest
+from leeway.capacity_requests import CAPACITY_REQUEST, CapacityRequest
 from leeway.disruption.return_capacity import WATCHED
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
@@ -16,7 +16,7 @@ from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.cluster_state import ClaimedNode, ObservedPod, UnreadableObject
 from leeway.provisioning.kept_objects import OBJECT_NOT_READABLE
 from leeway.provisioning.tell import KEPT_FOR, MOST_EVENTS
-from leeway.retirement.record import NODE_DELETED, ReturnTerms
+from leeway.retirement.record import NODE_DELETED, RETIREMENT, ReturnTerms
 from leeway.selection.labels import NODEPOOL, ZONE
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import Pod, Taint
@@ -112,7 +112,7 @@ def test_an_instance_whose_node_was_deleted_does_not_hold_its_pods(buying: Buyin
     terms = ReturnTerms(cause=NODE_DELETED)
     changed: dict[str, Any] = {"kind": NoticeKind.CAPACITY_RETURN, "terms": terms}
     changed["facts"] = FACTS.model_copy(update={"instance": gone})
-    buying.retirements.retirements[gone] = interrupted().model_copy(update=changed)
+    buying.table.records(RETIREMENT)[gone] = interrupted().model_copy(update=changed)
     assert len(buying.run().launched) == 1
 
 
@@ -130,7 +130,7 @@ def interrupt_unjoined(buying: Buying) -> str:
         requested_at=buying.time,
         ends_at=buying.time + timedelta(minutes=2),
     )
-    buying.requests.write(request)
+    buying.table.put(CAPACITY_REQUEST, request)
     return one.instance
 
 
@@ -235,7 +235,7 @@ def test_pods_wait_at_the_price_ceiling(buying: Buying) -> None:
     assert report.capped, "an alarm rings"
     assert {one.cause.code for one in report.without_node} == {"PriceCeilingReached"}
     assert {one.reason for one in buying.events.existing.values()} == {"PriceCeilingReached"}
-    (group,) = buying.records.statuses["prod"].without_node
+    (group,) = buying.statuses["prod"].without_node
     assert (group.reason.code, group.count) == ("PriceCeilingReached", 5 - count)
     assert not buying.run().launched
     buying.manifests.policy = ClusterPolicy()
@@ -276,8 +276,8 @@ def test_a_dry_run_reports_and_changes_nothing(buying: Buying) -> None:
     assert not buying.fleets.running
     assert {key for _, key in buying.table.items} == {"WATCHED"}, "no launch intent"
     assert not buying.events.calls
-    assert buying.requests.stored["prod", RETIRING] == request
-    assert buying.records.statuses["prod"].dry_run
+    assert buying.requests[RETIRING] == request
+    assert buying.statuses["prod"].dry_run
 
 
 def test_without_pools_nothing_is_read_and_requests_are_answered(catalog: Catalog) -> None:
@@ -285,7 +285,7 @@ def test_without_pools_nothing_is_read_and_requests_are_answered(catalog: Catalo
     buying.retire(*big_pods(1))
     assert buying.run().result.code == "ClusterWithoutPools"
     assert not buying.states.reads
-    answer = buying.requests.stored["prod", RETIRING].answer
+    answer = buying.requests[RETIRING].answer
     assert answer is not None
     assert [one.code for one in answer.without_node] == ["ClusterWithoutPools"]
 
@@ -303,7 +303,7 @@ def test_an_api_server_that_does_not_answer_launches_nothing(buying: Buying) -> 
     report = buying.run()
     assert (report.result.code, report.retry) == ("ProvisioningFailed", True)
     assert len(buying.fleets.running) == 1
-    status = buying.records.statuses["prod"]
+    status = buying.statuses["prod"]
     assert status.failure is not None
     assert len(status.launched) == 1, "the status keeps what the last good run said"
 
@@ -336,7 +336,7 @@ def test_thirty_thousand_pods_lead_to_two_hundred_events_a_minute(buying: Buying
         report = buying.run()
         assert len(report.without_node) == 30_000
         assert buying.events.calls == MOST_EVENTS * (2 if seconds == 60 else 1)
-    status = buying.records.statuses["prod"]
+    status = buying.statuses["prod"]
     (group,) = status.without_node
     assert (group.count, len(group.some)) == (30_000, 5)
     assert status.without_event == 30_000 - 2 * MOST_EVENTS
@@ -367,7 +367,7 @@ def test_a_failing_launch_is_told_in_the_events_and_in_the_status(buying: Buying
     buying.fleets.refused = "UnauthorizedOperation"
     report = buying.run()
     assert {one.cause.code for one in report.without_node} == {"LaunchRefused"}
-    status = buying.records.statuses["prod"]
+    status = buying.statuses["prod"]
     assert [one.code for one in status.problems] == ["LaunchRefused"]
     assert {one.reason for one in buying.events.existing.values()} == {"LaunchRefused"}
 
@@ -387,8 +387,7 @@ def test_objects_that_cannot_be_read_are_in_the_report_and_the_status(buying: Bu
     report = buying.run()
     assert report.unreadable == (reason,)
     assert not report.retry
-    status = buying.records.status("prod")
-    assert status is not None
+    status = buying.statuses["prod"]
     assert status.problems == (reason,)
 
 
@@ -404,7 +403,7 @@ def test_a_retiring_nodes_pods_get_a_node_before_they_are_evicted(buying: Buying
     buying.retire(*moving)
     report = buying.run()
     (launched,) = report.launched
-    answer = buying.requests.stored["prod", RETIRING].answer
+    answer = buying.requests[RETIRING].answer
     assert answer is not None
     assert answer.launched == (launched.instance.instance,)
     assert (answer.existing, answer.without_node) == (0, ())
@@ -429,7 +428,7 @@ def test_the_offering_of_a_retiring_node_is_not_launched(catalog: Catalog) -> No
     buying = Buying(catalog, only, node_class())
     buying.retire(*big_pods(1, "moving"))
     assert not buying.run().launched
-    answer = buying.requests.stored["prod", RETIRING].answer
+    answer = buying.requests[RETIRING].answer
     assert answer is not None
     assert [one.code for one in answer.without_node] == ["PodWithoutNode"]
     assert not buying.events.calls, "the pod still runs"
@@ -440,18 +439,18 @@ def test_a_repeated_run_for_a_retirement_launches_nothing_and_keeps_its_answer(
 ) -> None:
     buying.retire(*big_pods(1, "moving"))
     buying.run()
-    first = buying.requests.stored["prod", RETIRING]
+    first = buying.requests[RETIRING]
     buying.join(ready=False)
     for _ in range(2):
         buying.time += timedelta(minutes=1)
         assert not buying.run().launched
-    assert buying.requests.stored["prod", RETIRING] == first
+    assert buying.requests[RETIRING] == first
 
 
 def test_a_retirement_whose_pods_have_moved_needs_nothing(buying: Buying) -> None:
     buying.retire()
     assert not buying.run().launched
-    answer = buying.requests.stored["prod", RETIRING].answer
+    answer = buying.requests[RETIRING].answer
     assert answer is not None
     assert (answer.launched, answer.existing, answer.without_node) == ((), 0, ())
 
@@ -463,7 +462,7 @@ def test_an_answer_remains_when_the_pods_have_moved(buying: Buying) -> None:
     buying.join()
     buying.states.state = replace(buying.states.state, movable={})
     buying.run()
-    stored = buying.requests.of_instance("prod", request.instance)
+    stored = buying.requests.get(request.instance)
     assert stored is not None
     assert stored.answer is not None
     assert stored.answer.launched == (launched.instance.instance,)
@@ -482,7 +481,7 @@ def test_pods_that_wait_in_place_of_evicted_ones_are_in_the_answer(buying: Buyin
     state = replace(buying.states.state, waiting=found, leaving=leaving)
     buying.states.state = state
     assert len(buying.run().launched) == 3
-    stored = buying.requests.of_instance("prod", request.instance)
+    stored = buying.requests.get(request.instance)
     assert stored is not None
     assert stored.answer is not None
     (named,) = stored.answer.launched
@@ -504,7 +503,7 @@ def test_pods_that_fit_on_other_nodes_are_counted_in_the_answer(buying: Buying) 
     buying.states.state = replace(state, nodes=(node("a"),))
     buying.retire(*big_pods(1, "moving"))
     assert not buying.run().launched
-    answer = buying.requests.stored["prod", RETIRING].answer
+    answer = buying.requests[RETIRING].answer
     assert answer is not None
     assert (answer.launched, answer.existing) == ((), 1)
 
@@ -522,9 +521,9 @@ def test_a_request_that_has_ended_or_is_written_meanwhile_is_not_answered(
     buying: Buying,
 ) -> None:
     request = buying.retire(*big_pods(1, "moving"))
-    buying.requests.stored["prod", RETIRING] = request.ended(buying.time)
+    buying.requests[RETIRING] = request.ended(buying.time)
     assert not buying.run().launched
-    assert buying.requests.stored["prod", RETIRING].answer is None
+    assert buying.requests[RETIRING].answer is None
 
 
 def of_group(instance: str, kind: str = "m5.24xlarge") -> InstanceFacts:
@@ -624,7 +623,7 @@ def test_the_successor_of_a_group_is_the_answer_to_a_retirement(buying: Buying) 
     with_group(buying, of_group("i-new"))
     buying.retire(*big_pods(1, "moving"))
     assert not buying.run().launched
-    answer = buying.requests.stored["prod", RETIRING].answer
+    answer = buying.requests[RETIRING].answer
     assert answer is not None
     assert answer.launched == ("i-new",)
 

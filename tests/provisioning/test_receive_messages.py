@@ -13,7 +13,7 @@ from leeway.reasons import Reason
 from leeway.selection.offers.catalog import Catalog
 from pydantic import ValidationError
 
-from tests.fakes.capacity_requests import ProvisionQueueInMemory
+from tests.fakes.provision_queue import ProvisionQueueInMemory
 from tests.fakes.provisioning import VisibilityInMemory
 from tests.provisioning.buying import Buying, big_pods, event
 

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from leeway.aws.provisioning_records import _ENTRY
 from leeway.launch.intent import PodWithoutNode
 from leeway.provisioning.report import ProvisioningStatus, grouped
 from leeway.provisioning.tell import (
@@ -11,6 +10,7 @@ from leeway.provisioning.tell import (
     MINUTE,
     MOST_EVENTS,
     MOST_TOLD,
+    TOLD,
     due_events,
     remembered,
 )
@@ -40,7 +40,9 @@ def test_the_keys_of_any_number_of_events_fit_into_an_item() -> None:
     keys = [n.to_bytes(8) for n in range(MOST_TOLD + 500)]
     kept = remembered(dict.fromkeys(keys[:1000], NOW), keys[1000:], NOW + timedelta(minutes=1))
     assert len(kept) == MOST_TOLD > MOST_EVENTS * (KEPT_FOR / MINUTE)
-    assert len(kept) * _ENTRY.size < LARGEST
+    body = TOLD.write(kept, {"cluster": "prod"}, NOW).body
+    assert body is not None
+    assert len(body) < LARGEST
     assert keys[-1] in kept
 
 

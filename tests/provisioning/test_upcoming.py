@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leeway.headroom.ports import PodTemplate
-from leeway.pool_pauses import KEPT, JoinTime
+from leeway.pool_pauses import JOIN_TIME, KEPT, JoinTime
 from leeway.provisioning.upcoming import LONGEST_LEAD, UPCOMING_PODS_NOT_READ, Lead, lead_of
 from leeway.selection.offers.catalog import Catalog
 
@@ -69,7 +69,7 @@ def measure(buying: Buying, name: str, *seconds: float) -> None:
         one = JoinTime(cluster="prod", pool=name, instance=f"i-{number}", seconds=0)
         slots.setdefault(one.slot, one)
     for slot, took in enumerate(seconds):
-        buying.pools.write_join_time(slots[slot].model_copy(update={"seconds": took}))
+        buying.table.put(JOIN_TIME, slots[slot].model_copy(update={"seconds": took}))
 
 
 def test_the_lead_is_the_median_of_the_join_times_and_one_run_more(catalog: Catalog) -> None:
@@ -85,7 +85,7 @@ def test_the_lead_is_the_median_of_the_join_times_and_one_run_more(catalog: Cata
     assert reason.code == "ProvisionedAhead"
     assert "2 more pods at 10:00 UTC: Leeway plans their nodes 110 s before" in reason.message
     assert "The median of the last 3 nodes of pool web was ready" in reason.message
-    assert buying.records.statuses["prod"].ahead == report.ahead
+    assert buying.statuses["prod"].ahead == report.ahead
 
 
 def test_only_pools_that_have_nodes_for_the_pods_count(catalog: Catalog) -> None:
@@ -190,7 +190,7 @@ def test_pods_that_are_due_and_get_no_node_are_in_the_status_and_have_no_event(
         "shop/web, due at 10:00 UTC (1)",
         "shop/web, due at 10:00 UTC (2)",
     }
-    assert buying.records.statuses["prod"].without_node
+    assert buying.statuses["prod"].without_node
     assert buying.events.calls == 0
 
 

@@ -1,11 +1,12 @@
 """An AWS account, the table and some clusters in memory, as reconcile uses them."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from leeway.admission.record import Admission
+from leeway.admission.record import ADMISSION, Admission
+from leeway.instances.facts import FACTS as FACTS_OF_INSTANCE
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import (
     ObservedChange,
@@ -15,7 +16,6 @@ from leeway.instances.observed import (
     ObservedInterruption,
 )
 from leeway.instances.owners import Owner, OwnerKind
-from leeway.interruption.instance_state import InstanceState
 from leeway.interruption.receive_notice import InstanceOutcome, NoticeOutcome, NoticeResult
 from leeway.notices import LifecycleHook
 from leeway.notices.parse import parse_notice
@@ -31,13 +31,14 @@ from leeway.ports.aws import (
 from leeway.ports.kubernetes_objects import Attachment, Node
 from leeway.reasons import Reason
 from leeway.reconciliation.clean_up import ClusterNodes
-from leeway.reconciliation.find_lost_events import OpenRecords
 from leeway.reconciliation.reconcile import Dependencies, ReconcileRequest, Reconciliation
 from leeway.reconciliation.report import ClusterReport, LaunchCheck
 from leeway.retirement.reasons import RETIREMENT_STARTED
-from leeway.retirement.record import Retirement
+from leeway.retirement.record import RETIREMENT, Retirement
+from leeway.table import Index, Item, Key
 
 from tests.fakes.cluster_leftovers import LeftoversInMemory
+from tests.fakes.table import TableInMemory
 from tests.retirement.retirements import FACTS, NOTICED
 
 
@@ -73,7 +74,7 @@ class Account:
     - `fails`: the calls that raise CloudUnavailable; `breaks`: those that raise a KeyError.
     - `fresh`: states that EC2 returns by id, if they differ from the list of instances.
     - `without_state`: instances of which EC2 returns no state.
-    - `records_open`: whether the records are open; `unreadable`: errors of other records.
+    - `records_open`: whether the records are open; `forged`: items in the index of open records.
     - `hook_over`: no lifecycle hook waits any more.
     - `state_reads`, `name_reads`: the instances and the names of each call.
     """
@@ -87,7 +88,7 @@ class Account:
     without_state: set[str] = field(default_factory=set)
     records: list[Retirement | Admission] = field(default_factory=list)
     records_open: bool = True
-    unreadable: tuple[str, ...] = ()
+    forged: list[Item] = field(default_factory=list)
     index: dict[str, InstanceFacts] = field(default_factory=dict)
     clusters: dict[str, LeftoversInMemory] = field(
         default_factory=lambda: {"prod": LeftoversInMemory()}
@@ -168,21 +169,6 @@ class Account:
             raise LifecycleActionOver("No active Lifecycle Action found")
         self.answers.append((instance, hook.name, result))
 
-    # Records
-    def open_records(self, cluster: str) -> OpenRecords:
-        self._fail("records")
-        mine = tuple(one for one in self.records if one.facts.cluster == cluster and one.is_open)
-        return OpenRecords(mine if self.records_open else (), self.unreadable)
-
-    def known(self, instance: str) -> InstanceState:
-        self._fail("known")
-        mine = [one for one in self.records if one.instance == instance]
-        return InstanceState(
-            next((r for r in mine if isinstance(r, Retirement)), None),
-            self.index.get(instance),
-            next((a for a in mine if isinstance(a, Admission)), None),
-        )
-
     # InstanceIndex
     def of_cluster(self, cluster: str) -> dict[str, InstanceFacts]:
         self._fail("index")
@@ -258,7 +244,7 @@ class Account:
                 waiting=self,
                 groups=partly,
                 index=self,
-                records=self,
+                table=_Stored(self),
                 policies=self,
                 receive_notice=partly,
                 retire_node=self,
@@ -268,6 +254,35 @@ class Account:
                 clock=self,
             )
         )
+
+
+class _Stored(TableInMemory):
+    """The table of an account: its records, and the facts in its index."""
+
+    def __init__(self, account: Account) -> None:
+        super().__init__(account)
+        self._account = account
+
+    def _get_many(self, keys: Sequence[Key], consistent: bool) -> Iterator[Item]:
+        self._account._fail("known")
+        self.items = {one.key: one for one in self._written()}
+        return super()._get_many(keys, consistent)
+
+    def _query_index(self, index: Index, value: str, prefix: str) -> Iterator[Item]:
+        self._account._fail("records")
+        records = self._written() if self._account.records_open else ()
+        self.items = {one.key: one for one in (*records, *self._account.forged)}
+        return super()._query_index(index, value, prefix)
+
+    def _written(self) -> Iterator[Item]:
+        now = self._account.now_
+        for one in self._account.records:
+            if isinstance(one, Admission):
+                yield ADMISSION.write(one, {}, now)
+            else:
+                yield RETIREMENT.write(one, {}, now)
+        for facts in self._account.index.values():
+            yield FACTS_OF_INSTANCE.write(facts, {}, now)
 
 
 OURS = facts(1)

@@ -15,9 +15,10 @@ from leeway.ports.aws import CloudUnavailable
 from leeway.ports.kubernetes_objects import Node
 from leeway.reasons import Reason
 from leeway.reconciliation.clean_up import CleanUpResult
-from leeway.reconciliation.find_lost_events import INSTANCE_CONCURRENCY
+from leeway.reconciliation.find_lost_events import INSTANCE_CONCURRENCY, MOST_NAMED
 from leeway.reconciliation.reconcile import ReconcileRequest, parse_request
-from leeway.reconciliation.report import RECONCILE_INCOMPLETE, HandledFinding, LaunchCheck
+from leeway.reconciliation.report import HandledFinding, LaunchCheck
+from leeway.table import OPEN, Item
 
 from tests.fakes.cluster_leftovers import LeftoversInMemory
 from tests.reconciliation.account import (
@@ -259,9 +260,15 @@ def test_a_dry_run_continues_no_launch() -> None:
 def test_an_invalid_record_is_a_problem_and_the_others_are_checked() -> None:
     record = take(None, NoticeKind.SPOT_INTERRUPTION, "n-1").record
     lost = Account([observed()], records=[record.model_copy(update={"facts": OURS})])
-    lost.unreadable = ("INSTANCE#i-0dead RETIREMENT: kind: Input should be 'rebalance'",)
+    shards = OPEN.keys("prod")
+    lost.forged = [
+        Item((f"MANIFESTS#{number}", "RETIREMENT"), "{}", indexed={"open": shards[number % 8]})
+        for number in range(20_000)
+    ]
     report = run(lost)
-    assert report.problems == [RECONCILE_INCOMPLETE(what="read a record", error=lost.unreadable[0])]
+    assert len(report.problems) == MOST_NAMED + 1, "whoever writes many such items fills no log"
+    assert report.problems[0].message.startswith("Reconcile could not read a record: MANIFESTS#")
+    assert "read 19990 more records" in report.problems[-1].message
     assert lost.started == [(OURS.instance, "prod", 1)]
 
 

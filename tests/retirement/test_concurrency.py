@@ -16,11 +16,12 @@ from leeway.retirement.context import Attempt
 from leeway.retirement.cordon import CordonResult
 from leeway.retirement.finish import RetirementProgress, finish
 from leeway.retirement.reasons import GROUP_LAUNCHES
-from leeway.retirement.record import Retirement
+from leeway.retirement.record import RETIREMENT, Retirement
 from leeway.retirement.replace import ReplacementResult, request_replacement
-from leeway.table import RecordChanged
+from leeway.table import Item
 
 from tests.fakes.retirement import retirement_fakes
+from tests.fakes.table import Stored, TableInMemory
 from tests.retirement.retirements import FACTS, take
 
 SIZE = 10
@@ -29,6 +30,19 @@ A, B = "i-a", "i-b"
 
 class Crashed(BaseException):
     """The function crashed: a BaseException, so that no error handler catches it."""
+
+
+class _ContendedTable(TableInMemory):
+    """A table of which others may change the records before and after each write."""
+
+    def __init__(self, meanwhile: Callable[[], None]) -> None:
+        super().__init__()
+        self._meanwhile = meanwhile
+
+    def _put(self, item: Item, replaces: int | None) -> None:
+        self._meanwhile()
+        super()._put(item, replaces)
+        self._meanwhile()
 
 
 @dataclass
@@ -44,11 +58,14 @@ class Fleet:
     members: list[str] = field(
         default_factory=lambda: [A, B, *(f"i-other{n}" for n in range(SIZE - 2))]
     )
-    records: dict[str, Retirement] = field(default_factory=dict)
+    table: TableInMemory = field(init=False)
     tokens: dict[str, Launched] = field(default_factory=dict)
     launched: int = 0
     desired_by_others: int = 0
     acting: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.table = _ContendedTable(self.meanwhile)
 
     def settle(self) -> None:
         while len(self.members) < self.desired:
@@ -129,22 +146,15 @@ class Fleet:
             self.settle()
         self.meanwhile()
 
-    # Records
-    def retirement(self, instance: str) -> Retirement | None:
-        return self.records.get(instance)
-
-    def write(self, record: Retirement) -> None:
-        self.meanwhile()
-        if record.version != self.records[record.instance].version + 1:
-            raise RecordChanged(record.instance)
-        self.records[record.instance] = record
-        self.meanwhile()
+    @property
+    def records(self) -> Stored[Retirement]:
+        return self.table.records(RETIREMENT)
 
     # Steps of a retirement
     def attempt(self, name: str) -> Attempt:
         itself: Any = self
         fakes = retirement_fakes()
-        ports = replace(fakes.ports, records=itself, groups=itself)
+        ports = replace(fakes.ports, table=self.table, groups=itself)
         return Attempt(AttemptId(name, "prod", 1), fakes.steps, ports)
 
     def request(self, name: str) -> None:

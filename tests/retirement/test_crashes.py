@@ -191,6 +191,6 @@ def test_a_crash_at_any_call_buys_one_successor_and_ends_the_request(case: str, 
         assert acts == expected, number
         assert (set(fakes.actions.ended), fakes.groups.desired) == (set(ended), desired), number
         assert [one.instance for one in outcome.successors] == [SUCCESSOR], number
-        [request] = fakes.capacity.stored.values()
+        [request] = fakes.capacity.values()
         assert not request.is_open(fakes.clock.time), number
         assert not fakes.record.is_open, number

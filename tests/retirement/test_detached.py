@@ -1,4 +1,5 @@
-"""Detached instances: Leeway terminates an instance only if its record says that it detached it."""
+"""Detached instances: Leeway terminates an instance only if retire_node wrote that it detached
+it."""
 
 from datetime import timedelta
 from typing import Any
@@ -12,6 +13,7 @@ from leeway.ports.kubernetes_objects import Pod
 from leeway.retirement.finish import TERMINATION_ATTEMPTS
 from leeway.retirement.outcome import RetirementResult
 from leeway.retirement.reasons import INSTANCE_LEFT_RUNNING
+from leeway.retirement.record import DETACHED
 
 from tests.fakes.retirement import (
     HOOKED,
@@ -68,6 +70,19 @@ def test_an_instance_outside_any_group_is_not_terminated_without_a_record_of_its
     assert (outcome.result, outcome.replacement) == (RetirementResult.DRAINED, "nothing")
     assert fakes.actions.ended == []
     assert not fakes.record.is_open
+
+
+def test_a_record_that_another_function_wrote_terminates_nothing() -> None:
+    """receive_notice, reconcile and provision_nodes write retirements too."""
+    fakes = voluntary(blocks=True)
+    retire(fakes)
+    assert fakes.record.needs_termination
+    fakes.table.delete(DETACHED, cluster=fakes.record.cluster, instance=fakes.record.instance)
+    receive_again(fakes)
+    fakes.cluster.blocks = False
+    outcome = next_attempt(fakes)
+    assert "the table does not say that retire_node detached it" in outcome.summary.message
+    assert fakes.actions.ended == []
 
 
 def test_an_intended_detachment_that_failed_terminates_nothing() -> None:

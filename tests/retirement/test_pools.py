@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from leeway.capacity_requests import CapacityAnswer, CapacityRequest
+from leeway.capacity_requests import CAPACITY_REQUEST, CapacityAnswer, CapacityRequest
 from leeway.execution.attempt import Phase
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import NoticeKind
@@ -30,7 +30,7 @@ NEVER = 10**9
 
 
 def the_request(fakes: RetirementFakes) -> CapacityRequest:
-    [request] = fakes.capacity.stored.values()
+    [request] = fakes.capacity.values()
     return request
 
 
@@ -80,7 +80,7 @@ def test_an_interruption_is_drained_as_early_without_the_queue() -> None:
 def test_an_interruption_is_drained_as_early_and_as_fast_without_the_table() -> None:
     usual, fakes = of_pool(INTERRUPTION), of_pool(INTERRUPTION)
     retire(usual)
-    fakes.capacity.down = True
+    fakes.fast.down = True
     outcome = retire(fakes)
     assert (outcome.result, outcome.replacement) == ("drained", FAILED)
     assert drained_at(fakes) == timedelta(0)
@@ -114,10 +114,10 @@ def test_the_outcome_does_not_wait_long_for_an_answer() -> None:
 
 def test_a_request_that_failed_is_repeated_before_the_next_pass() -> None:
     fakes = of_pool(INTERRUPTION, blocks=True)
-    fakes.capacity.down = True
+    fakes.fast.down = True
 
     def recovers(step: str) -> None:
-        fakes.capacity.down = fakes.capacity.down and step != "retry-replacement-2"
+        fakes.fast.down = fakes.fast.down and step != "retry-replacement-2"
 
     fakes.steps.before_step = recovers
     outcome = retire(fakes)
@@ -162,7 +162,7 @@ def test_an_interrupted_instance_that_joins_in_time_is_drained() -> None:
 
 def test_a_table_that_fails_does_not_stop_the_search_for_a_late_node() -> None:
     fakes = of_pool(INTERRUPTION, joins_in=40)
-    fakes.capacity.down = True
+    fakes.fast.down = True
     outcome = retire(fakes)
     assert outcome.result is RetirementResult.DRAINED
     assert "cannot be written" in fakes.reports.of("CapacityRequestFailed")
@@ -171,7 +171,7 @@ def test_a_table_that_fails_does_not_stop_the_search_for_a_late_node() -> None:
 def test_a_rebalanced_instance_that_has_not_joined_keeps_its_promise() -> None:
     fakes = no_buyer(of_pool(REBALANCE, joins_in=NEVER))
     retire(fakes)
-    assert not fakes.capacity.stored
+    assert not fakes.capacity
 
 
 # Voluntary retirements
@@ -228,7 +228,7 @@ def test_an_unreadable_answer_is_waited_for_no_longer_than_the_timeout() -> None
     fakes = no_buyer(of_pool())
 
     def fails(step: str) -> None:
-        fakes.capacity.down = step.startswith("check-successor") or fakes.capacity.down
+        fakes.fast.down = step.startswith("check-successor") or fakes.fast.down
 
     fakes.steps.before_step = fails
     outcome = retire(fakes)
@@ -280,8 +280,9 @@ def test_an_answer_without_the_vanished_instance_replaces_an_earlier_one() -> No
     def answers_again(step: str) -> None:
         if step == "check-successor-20":
             request = the_request(fakes)
-            fakes.capacity.write(
-                request.answered(CapacityAnswer(answered_at=fakes.clock.time, existing=1))
+            fakes.table.put(
+                CAPACITY_REQUEST,
+                request.answered(CapacityAnswer(answered_at=fakes.clock.time, existing=1)),
             )
 
     fakes.steps.before_step = answers_again
@@ -294,7 +295,7 @@ def test_a_policy_without_replacement_buys_nothing_and_still_terminates() -> Non
     fakes.record = fakes.record.model_copy(update={"replacement": Replacement.NONE})
     outcome = retire(fakes)
     assert (outcome.replacement, outcome.terminated) == ("nothing", True)
-    assert not fakes.capacity.stored
+    assert not fakes.capacity
     assert not fakes.record.is_open
 
 
@@ -455,7 +456,7 @@ def test_a_request_stays_open_for_a_minute_to_an_hour(kind: NoticeKind) -> None:
     seen: list[timedelta] = []
 
     def look(step: str) -> None:
-        seen.extend(whole_seconds(one.ends_at - NOTICED) for one in fakes.capacity.stored.values())
+        seen.extend(whole_seconds(one.ends_at - NOTICED) for one in fakes.capacity.values())
 
     fakes.steps.before_step = look
     retire(fakes)

@@ -40,7 +40,7 @@ def test_groups_do_not_use_pools_unless_the_manifest_allows_it() -> None:
     assert outcome.replacement == "terminate-in-group"
     fakes = report_no_capacity(of_full_group(INTERRUPTION, policy=ClusterPolicy()))
     assert retire(fakes).replacement == "terminate-in-group"
-    assert not fakes.capacity.stored
+    assert not fakes.capacity
 
 
 def test_an_interruption_uses_pools_only_if_ec2_has_reported_no_capacity() -> None:
@@ -66,7 +66,7 @@ def test_a_group_with_its_own_replacement_under_way_uses_no_pools(
 ) -> None:
     fakes = report_no_capacity(of_full_group(INTERRUPTION, overrides=overrides))
     assert retire(fakes).replacement == "left-to-owner"
-    assert not fakes.capacity.stored
+    assert not fakes.capacity
 
 
 def test_a_group_at_its_minimum_keeps_its_desired_capacity() -> None:

@@ -16,8 +16,9 @@ from leeway.retirement.outcome import EVENT_LIMIT, RetirementResult
 from leeway.retirement.plan import LONGEST_TERMINATION_PAUSE, NO_PAUSE_BEFORE_DEADLINE
 from leeway.retirement.progress import Drain, PodProgress, Stage
 from leeway.retirement.reasons import GROUP_LAUNCHES, POD_EVICTED
-from leeway.retirement.record import ReplacementIntent, Retirement
+from leeway.retirement.record import ReplacementIntent
 from leeway.retirement.replace import ReplacementResult
+from leeway.table import Key
 
 from tests.fakes.retirement import retire, retirement_fakes
 from tests.retirement.retirements import HOOK, NOTICED
@@ -217,12 +218,12 @@ def test_a_refused_leeway_event_does_not_prevent_the_other_reports() -> None:
 def test_the_progress_of_a_blocked_drain_is_written_every_pass() -> None:
     blocked = retirement_fakes(pods=[POD])
     assert retire(blocked).result is RetirementResult.DRAINED
-    assert 1 < len(blocked.drains.states) < 15, "in 115 seconds, with passes of ten"
-    assert all(a.pods != b.pods for a, b in pairwise(blocked.drains.states)), (
+    assert 1 < len(blocked.fast.states) < 15, "in 115 seconds, with passes of ten"
+    assert all(a.pods != b.pods for a, b in pairwise(blocked.fast.states)), (
         "every write has a change"
     )
-    assert [pod.stage for pod in blocked.drains.states[0].pods] == [Stage.BLOCKED]
-    assert [pod.stage for pod in blocked.drains.states[-1].pods] == [Stage.GONE]
+    assert [pod.stage for pod in blocked.fast.states[0].pods] == [Stage.BLOCKED]
+    assert [pod.stage for pod in blocked.fast.states[-1].pods] == [Stage.GONE]
 
 
 def test_an_event_of_a_thousand_pods_lists_the_pods_that_failed_first() -> None:
@@ -250,13 +251,12 @@ def test_the_summary_counts_pods_whose_volumes_stayed_attached() -> None:
 def test_the_record_is_read_once_before_the_cordon() -> None:
     fakes = retirement_fakes(pods=[POD], blocks=False)
     reads: list[str] = []
-    read = fakes.records.retirement
 
-    def counting(instance: str) -> Retirement | None:
-        reads.append(",".join(fakes.actions.order_of("cordon")))
-        return read(instance)
+    def counting(operation: str, key: Key) -> None:
+        if operation == "get" and key[1] == "RETIREMENT":
+            reads.append(",".join(fakes.actions.order_of("cordon")))
 
-    fakes.records.retirement = counting  # type: ignore[method-assign]
+    fakes.table.before = counting
     retire(fakes)
     assert reads == [""], "the drain uses the record that was just written"
 
@@ -270,14 +270,14 @@ def test_a_retirement_without_waits_has_five_operations() -> None:
 def test_the_progress_of_a_short_drain_is_not_written() -> None:
     fakes = retirement_fakes(pods=[POD], blocks=False)
     outcome = retire(fakes)
-    assert fakes.drains.states == []
+    assert fakes.fast.states == []
     assert [pod.stage for pod in outcome.pods] == [Stage.GONE]
 
 
 def test_the_progress_of_a_long_drain_is_written_to_its_end() -> None:
     fakes = retirement_fakes(pods=[replace(POD, grace=45)], blocks=False, ends_in=40)
     retire(fakes)
-    assert [[p.stage for p in state.pods] for state in fakes.drains.states][-1] == [Stage.GONE]
+    assert [[p.stage for p in state.pods] for state in fakes.fast.states][-1] == [Stage.GONE]
 
 
 def test_an_event_bus_that_is_unavailable_does_not_delay_the_other_reports() -> None:

@@ -36,7 +36,7 @@ def returned(terms: ReturnTerms, *pods: Pod, **changes: Any) -> RetirementFakes:
     fakes = of_pool(RETURN, pods=list(pods), blocks=False, **changes)
     when = Replacement.NONE if terms.pods == 0 else Replacement.BEFORE
     fields = {"terms": terms, "replacement": when}
-    fakes.records.record = fakes.record.model_copy(update=fields)
+    fakes.record = fakes.record.model_copy(update=fields)
     return fakes
 
 
@@ -57,7 +57,7 @@ def test_an_empty_node_is_terminated() -> None:
     fakes = returned(EMPTY, DAEMON, FINISHED)
     outcome = retire(fakes)
     assert (outcome.result, outcome.terminated) == (RetirementResult.DRAINED, True)
-    assert not fakes.capacity.stored, "it needs no successor"
+    assert not fakes.capacity, "it needs no successor"
     assert fakes.record.is_terminated
     assert fakes.queue.wakes == [("prod", "the return of node-1 has ended")]
 
@@ -97,7 +97,7 @@ def test_an_expired_node_goes_after_its_successor_is_ready() -> None:
     outcome = retire(fakes)
     assert fakes.actions.order_of("buy", "evict") == ["buy", "evict"]
     assert (outcome.result, outcome.terminated) == (RetirementResult.DRAINED, True)
-    (request,) = fakes.capacity.stored.values()
+    (request,) = fakes.capacity.values()
     assert request.keeps_offering
 
 
@@ -134,11 +134,13 @@ def test_a_declined_return_ends_its_request_for_nodes() -> None:
     fakes = returned(UNDERUSED, WEB, replace(WEB, name="web-2"))
     before = returned(EXPIRED, WEB)
     retire(before)
-    (request,) = before.capacity.stored.values()
-    later = request.model_copy(update={"version": 1, "ends_at": FOREVER, "attempt": 1})
-    fakes.capacity.write(later)
+    (request,) = before.capacity.values()
+    later = request.model_copy(
+        update={"version": 1, "ends_at": NOTICED + timedelta(days=365), "attempt": 1}
+    )
+    fakes.capacity[later.instance] = later
     kept(fakes)
-    (request,) = fakes.capacity.stored.values()
+    (request,) = fakes.capacity.values()
     assert not request.is_open(fakes.clock.now())
 
 
@@ -147,7 +149,7 @@ def test_an_interruption_takes_over_a_return() -> None:
     change = take(fakes.record, NoticeKind.SPOT_INTERRUPTION, "n-2")
     assert (change.start, change.record.attempt) == (True, 2)
     assert change.record.returns is None
-    fakes.records.record = change.record
+    fakes.record = change.record
     assert fakes.run_attempt(1) is None
     outcome = next_attempt(fakes)
     assert (outcome.kind, outcome.result) == ("spot-interruption", "drained")
@@ -185,7 +187,7 @@ def called_off(fakes: RetirementFakes) -> Outcome:
     record = fakes.record
     assert (record.is_open, record.had_no_effect) == (False, True)
     assert record.replacement_intent is None
-    assert all(not one.is_open(fakes.clock.now()) for one in fakes.capacity.stored.values())
+    assert all(not one.is_open(fakes.clock.now()) for one in fakes.capacity.values())
     return outcome
 
 
@@ -220,7 +222,7 @@ def bounded(terms: ReturnTerms) -> RetirementFakes:
     its time."""
     fakes = returned(terms, WEB)
     deadline = {"deadline": NOTICED + timedelta(minutes=5), "on_blocked": OnBlocked.WAIT}
-    fakes.records.record = fakes.record.model_copy(update=deadline)
+    fakes.record = fakes.record.model_copy(update=deadline)
 
     def blocks(step: str) -> None:
         fakes.cluster.blocks = step.startswith("drain")
@@ -257,7 +259,7 @@ def test_an_interruption_during_a_return_that_is_called_off_keeps_the_node_cordo
         fakes.cluster.blocks = step.startswith("drain")
         if step == "call-off":
             taken = take(fakes.record, NoticeKind.SPOT_INTERRUPTION, "n-2", after=2_000)
-            fakes.records.record = taken.record
+            fakes.record = taken.record
 
     fakes.steps.before_step = interrupted
     assert fakes.run_attempt() is None
@@ -268,7 +270,7 @@ def test_a_request_of_a_return_has_its_price_limit() -> None:
     limit = PriceLimit(decision="node-1", below=0.1)
     fakes = returned(CHEAPER.model_copy(update={"price_limit": limit}), WEB)
     retire(fakes)
-    (request,) = fakes.capacity.stored.values()
+    (request,) = fakes.capacity.values()
     assert request.price_limit == limit
 
 
@@ -281,7 +283,7 @@ def without_node(**changes: Any) -> RetirementFakes:
     fakes = returned(DELETED, **changes)
     facts = fakes.record.facts.model_copy(update={"joined": True, "from_fleet": True})
     fields = {"facts": facts, "replacement": Replacement.NONE}
-    fakes.records.record = fakes.record.model_copy(update=fields)
+    fakes.record = fakes.record.model_copy(update=fields)
     fakes.cluster.joins_in = NEVER
     return fakes
 

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+from leeway.execution.attempt import AttemptId
 from leeway.retirement.drain import PodState, summarise
 from leeway.retirement.progress import Drain, PodProgress, RemovalMethod, Stage
 from leeway.retirement.reasons import BUDGET_BLOCKS, POD_EVICTED, POD_STAYS
@@ -16,8 +17,7 @@ def drain(*pods: PodProgress) -> Drain:
 
 def test_a_summary_lists_the_pods_to_remove_and_the_method_of_their_removal() -> None:
     state = summarise(
-        "i-1",
-        2,
+        AttemptId("i-1", "prod", 2),
         "n1",
         drain(
             PodProgress(

@@ -326,7 +326,7 @@ def test_an_attempt_with_a_requested_successor_does_not_request_the_budget_again
     outcome = fakes.run_attempt(2)
     assert outcome is not None
     assert (outcome.result, outcome.replacement) == (RetirementResult.DRAINED, "launch-successor")
-    assert fakes.table.items == {}
+    assert not fakes.table.records(LEDGER, by="cluster")
 
 
 def test_an_interruption_in_a_paused_cluster_is_drained() -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import boto3
 import pytest
 from leeway.aws.ec2 import Ec2Instances
-from leeway.aws.records import DynamoRecords
 from leeway.aws.table import DynamoTable
 from leeway.clock import SystemClock
 from leeway.interruption.receive_notice import ReceiveNotice
@@ -24,7 +23,6 @@ from leeway_sandbox.sandbox import Sandbox
 from tests.fakes.offerings import OfferingsInMemory
 from tests.fakes.policies import OnePolicy
 from tests.fakes.schedules import SchedulesInMemory
-from tests.fakes.table import TableInMemory
 from tests.sam.invocation import Invoke
 
 EVENTS = Path(__file__).parents[2] / "events"
@@ -97,9 +95,8 @@ def order_for(sandbox: Sandbox, instance: str) -> dict[str, Any]:
     """Write the retirement record of an instance. Returns the payload of retire_node."""
     table = sandbox.sam_environment()["RetireNodeFunction"]["LEEWAY_TABLE"]
     held_back = HeldBack()
-    records = DynamoRecords(partial(client_of, sandbox, "dynamodb"), table)
     ReceiveNotice(
-        records=records,
+        table=DynamoTable(partial(client_of, sandbox, "dynamodb"), table),
         origin=EventOrigin(ACCOUNT, sandbox.environment()["AWS_REGION"]),
         instances=Ec2Instances(partial(client_of, sandbox, "ec2")),
         policies=OnePolicy(),
@@ -108,10 +105,8 @@ def order_for(sandbox: Sandbox, instance: str) -> dict[str, Any]:
         offerings=OfferingsInMemory(),
         clusters=frozenset({sandbox.endpoints.cluster}),
         clock=SystemClock(),
-        admissions=records,
         admit_node=held_back,
         clean_up=NothingToClean(),
-        claims=TableInMemory(),
     ).receive(warning_for(instance))
     return held_back.order
 

@@ -283,9 +283,28 @@ def test_only_functions_with_access_to_clusters_write_their_endpoints() -> None:
     assert {role for role in roles if writing("ENDPOINT#prod", role)} == CONNECTS
 
 
-def test_only_retire_node_writes_the_records_of_the_churn_cap() -> None:
-    assert writing("CHURN#prod", "RetireNodeRole")
-    assert writing("CHURN#prod") == writing("CHURN#prod", "RetireNodeRole")
+RECEIVES, RETIRES, ADMITS = "ReceiveNoticeRole", "RetireNodeRole", "AdmitNodeRole"
+
+
+@pytest.mark.parametrize(
+    ("kind", "writers"),
+    [
+        ("ADMISSION#prod#i-1", {RECEIVES, ADMITS, "ReconcileRole", BUYER}),
+        ("CACHE#groups/web", {RETIRES}),
+        ("CATALOG#us-east-1", {"RefreshCatalogRole"}),
+        ("CHURN#prod", {RETIRES}),
+        ("DETACHED#prod#i-1", {RETIRES}),
+        ("INSTANCE#i-1", {"ReconcileRole"}),
+        ("LAUNCH#prod", {BUYER}),
+        ("MANUALLAUNCH#prod", set()),
+        ("POOLS#prod", {ADMITS}),
+        ("RETIREMENT#prod#i-1", {RECEIVES, RETIRES, "ReconcileRole", BUYER}),
+    ],
+)
+def test_a_role_writes_only_the_kinds_of_records_that_it_makes(
+    kind: str, writers: set[str]
+) -> None:
+    assert {role for role in ROLES if writing(kind, role)} == writers
 
 
 def writing(key: str, *roles: str) -> list[dict[str, Any]]:
@@ -299,20 +318,23 @@ def writing(key: str, *roles: str) -> list[dict[str, Any]]:
     ("role", "keys"),
     [
         ("KeepHeadroomRole", {"ENDPOINT#*", "HEADROOM#*", "MANIFESTS#*"}),
-        ("RefreshCatalogRole", {"OFFERINGS#*"}),
+        ("RefreshCatalogRole", {"CATALOG#*"}),
         ("WatchPodsRole", {"ENDPOINT#*", "LEASE#*", "MANIFESTS#*"}),
         (
             BUYER,
             {
+                "ADMISSION#*",
                 "CAPACITY#*",
+                "CATALOG#*",
                 "CHURN#*",
                 "ENDPOINT#*",
-                "INSTANCE#*",
                 "LAUNCH#*",
                 "MANIFESTS#*",
+                "MANUALLAUNCH#*",
                 "OFFERINGS#*",
                 "POOLS#*",
                 "PROVISIONING#*",
+                "RETIREMENT#*",
             },
         ),
     ],

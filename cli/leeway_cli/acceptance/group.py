@@ -6,8 +6,6 @@ The group's launch template is the one with which Leeway would launch a Spot nod
 
 import json
 from collections.abc import Iterator, Sequence
-from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from leeway_cli.acceptance import experiment
@@ -15,6 +13,7 @@ from leeway_cli.acceptance.world import NAME, NODE_CLASS, POOL, Stored, World, p
 from leeway_cli.errors import CannotBeDoneError, aws_errors
 
 if TYPE_CHECKING:
+    from leeway.aws.table import DynamoTable
     from leeway.launch.fleets import Override
     from leeway.manifests.base import Manifest
 
@@ -119,10 +118,10 @@ def is_rebalanced(world: World) -> bool:
         CannotBeDoneError: Leeway replaced the instance in another way, or EC2 recommended nothing.
     """
     from leeway.notices import NoticeKind
-    from leeway.retirement.record import Method
+    from leeway.retirement.record import RETIREMENT, Method
 
     (first,) = world.expired[GROUP]
-    record = _records(world).retirement(first)
+    record = _table(world).get(RETIREMENT, cluster=world.cluster, instance=first)
     intent = record.replacement_intent if record else None
     if record is None or intent is None:
         experiment.check(world)
@@ -183,22 +182,21 @@ def _members(world: World) -> dict[str, str]:
     }
 
 
-def _records(world: World) -> Any:
-    from leeway.aws.records import DynamoRecords
-    from leeway.wiring.clients import client
+def _table(world: World) -> "DynamoTable":
+    from leeway.wiring.clients import table
 
-    return DynamoRecords(partial(client, "dynamodb"), world.stack.table)
+    return table(name=world.stack.table)
 
 
 def _waited(world: World, instance: str) -> float | None:
     """Seconds from the lifecycle action until Leeway's answer CONTINUE; None until then."""
+    from leeway.admission.record import ADMISSION
     from leeway.ports.aws import HookResult
 
-    record = _records(world).admission(instance)
+    record = _table(world).get(ADMISSION, cluster=world.cluster, instance=instance)
     if record is None or record.ended_at is None or record.answer is not HookResult.CONTINUE:
         return None
-    began: datetime = record.noticed_at
-    return float((record.ended_at - began).total_seconds())
+    return (record.ended_at - record.noticed_at).total_seconds()
 
 
 def _launch_of_leeway(world: World) -> "tuple[dict[str, Any], Sequence[Override]]":
@@ -211,8 +209,6 @@ def _launch_of_leeway(world: World) -> "tuple[dict[str, Any], Sequence[Override]
     from leeway.launch.launch_run import LaunchOrder
     from leeway.selection.reading.cluster_objects import pending_pods
     from leeway.wiring.launch_nodes import launch_nodes
-
-    from leeway_cli.launch.launch import RequestedAdmissions
 
     if world.catalog is None:
         raise CannotBeDoneError("refresh_catalog has not stored what the region offers.")
@@ -229,7 +225,7 @@ def _launch_of_leeway(world: World) -> "tuple[dict[str, Any], Sequence[Override]
         pods=pending_pods([pod], {}),
     )
     with aws_errors(world.stack.where):
-        preview = launch_nodes(world.stack.table, RequestedAdmissions()).preview(order)
+        preview = launch_nodes(world.stack.table).preview(order)
     for prepared in preview.prepared:
         for chosen in prepared.intent.request.templates if prepared.intent.request else ():
             (template,) = (one for one in prepared.templates if one.name == chosen.template)

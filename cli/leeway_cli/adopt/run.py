@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 
 import typer
 from leeway import __version__
-from leeway.aws.records import DynamoRecords
-from leeway.wiring.clients import client, clock, table
+from leeway.admission.record import ADMISSION
+from leeway.retirement.record import RETIREMENT
+from leeway.table import OPEN
+from leeway.wiring.clients import clock, table
 
 from leeway_cli.adopt.adoptions import Adoption
 from leeway_cli.adopt.changes import (
@@ -317,8 +318,9 @@ def _busy(found: Connected) -> Iterator[str]:
     """Yield a question if Leeway works on instances of the cluster."""
     stack, cluster = found.services.stack, found.cluster.name
     with aws_errors(stack.where):
-        records = DynamoRecords(partial(client, "dynamodb"), stack.table)
-        number = len(records.open_records(cluster).records)
+        records = table(name=stack.table)
+        busy = records.find(OPEN, cluster, RETIREMENT, ADMISSION, unreadable=lambda _: None)
+    number = len(busy)
     if number:
         yield (
             f"Leeway is working on {number} instances of cluster {cluster}, and loses its rights "

@@ -74,18 +74,16 @@ def stored_launches(cluster: str, stack: str) -> "tuple[list[LaunchIntent], list
     capacity. Without the name of a cluster, or without a deployment, none is known."""
     if not cluster:
         return [], []
-    from functools import partial
-
-    from leeway.aws.capacity_requests import DynamoCapacityRequests
-    from leeway.launch.intent import INTENT
-    from leeway.wiring.clients import client, table
+    from leeway.capacity_requests import CAPACITY_REQUEST
+    from leeway.launch.intent import all_intents
+    from leeway.wiring.clients import table
 
     try:
         deployment = find_stack(stack)
-        database, name = partial(client, "dynamodb"), cluster_name(cluster)
+        stored, name = table(name=deployment.table), cluster_name(cluster)
         with aws_errors(deployment.where):
-            intents = list(table(name=deployment.table).list(INTENT, cluster=name))
-            return intents, DynamoCapacityRequests(database, deployment.table).of_cluster(name)
+            requests = list(stored.list(CAPACITY_REQUEST, cluster=name))
+            return all_intents(stored, name), requests
     except CannotBeDoneError as error:
         write_stderr(f"warning: launched nodes and retiring nodes are not known: {error}")
         return [], []

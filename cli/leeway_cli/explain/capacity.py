@@ -4,12 +4,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from leeway.aws.records import DynamoRecords
 from leeway.clock import SystemClock
 from leeway.disruption.current_launches import CurrentLaunches
 from leeway.disruption.drift import CurrentLaunch
@@ -30,10 +28,11 @@ from leeway.provisioning.cluster_state import ClusterState, NodeDetails
 from leeway.provisioning.demand import ClusterRead
 from leeway.provisioning.kept_objects import KINDS, KeptObjects
 from leeway.retirement.disruption_budget import read_ledger
-from leeway.retirement.record import Retirement
+from leeway.retirement.record import RETIREMENT
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE
 from leeway.selection.solver.problem import Proceed
-from leeway.wiring.clients import client, table
+from leeway.table import OPEN
+from leeway.wiring.clients import table
 from leeway.wiring.launch_nodes import node_sources
 
 from leeway_cli.errors import CannotBeDoneError, aws_errors, kubernetes_errors
@@ -68,19 +67,20 @@ def read_records(
     """
     if not cluster:
         return StoredRecords()
-    name, database = cluster_name(cluster), partial(client, "dynamodb")
+    name = cluster_name(cluster)
     try:
         deployment = find_stack(stack)
     except CannotBeDoneError as error:
         write_stderr(f"warning: retirements and the disruption budget are not known: {error}")
         return StoredRecords()
     with aws_errors(deployment.where):
-        found = DynamoRecords(database, deployment.table).open_records(name).records
-        ledger = read_ledger(table(name=deployment.table), name)
+        stored = table(name=deployment.table)
+        found = stored.find(OPEN, name, RETIREMENT, unreadable=lambda _: None)
+        ledger = read_ledger(stored, name)
         deleted = deleted_pools(deployment.manifests(), name)
     ready = sum(one.ready for one in state.details.values())
     most = ledger.left(ready, policy.churn, state.read_at)
-    retiring = frozenset(r.instance for r in found if isinstance(r, Retirement))
+    retiring = frozenset(one.instance for one in found)
     return StoredRecords(retiring, most, deleted)
 
 

@@ -85,12 +85,13 @@ def launch(
 
 
 def _preview(deployment: Stack, order: "LaunchOrder", output: Format) -> None:
+    from leeway.launch.intent import INTENT_BY_HAND
     from leeway.wiring.launch_nodes import launch_nodes
 
-    from leeway_cli.launch.launch import RequestedAdmissions, preview_as_data, print_preview
+    from leeway_cli.launch.launch import preview_as_data, print_preview
 
     with aws_errors(deployment.where):
-        preview = launch_nodes(deployment.table, RequestedAdmissions()).preview(order)
+        preview = launch_nodes(deployment.table, INTENT_BY_HAND).preview(order)
     _warn(preview.outcome.reasons)
     missing = preview.outcome.without_node
     if output is Format.TABLE:
@@ -105,23 +106,23 @@ def _launch(
     deployment: Stack, order: "LaunchOrder", cluster: "Cluster", limit: timedelta, output: Format
 ) -> None:
     from leeway.clock import SystemClock
+    from leeway.launch.intent import INTENT_BY_HAND
     from leeway.wiring.launch_nodes import launch_nodes
 
     from leeway_cli.launch.launch import (
         LaunchProgress,
-        RequestedAdmissions,
-        admit,
         launch_as_data,
         print_launch,
+        wait_for_nodes,
     )
 
-    requested = RequestedAdmissions()
     until = SystemClock().now() + limit
     with LaunchProgress() as progress:
         with aws_errors(deployment.where):
-            outcome = launch_nodes(deployment.table, requested).launch(order)
-        progress.launched(len(requested.requested))
-        joined = admit(requested.requested, deployment.table, cluster, until, progress.ended)
+            outcome = launch_nodes(deployment.table, INTENT_BY_HAND).launch(order)
+        instances = [one.instance.instance for one in outcome.launched]
+        progress.launched(len(instances))
+        joined = wait_for_nodes(instances, cluster, until, progress.ended)
     _warn(outcome.reasons)
     problems = [one.problem for one in joined if one.problem is not None]
     problems += [str(one.reason) for one in outcome.without_node]

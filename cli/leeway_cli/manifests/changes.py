@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from leeway import __version__
@@ -223,23 +222,23 @@ def resume_pool(stack: Stack, cluster: str, pool: str, output: Format) -> None:
     Raises:
         CannotBeDoneError: the pool is not paused, or the table cannot be read or written.
     """
-    from leeway.aws.pool_records import DynamoPoolRecords
     from leeway.clock import SystemClock
     from leeway.execution.retrying import retry_conflicts
-    from leeway.pool_pauses import resumed
-    from leeway.wiring.clients import client
+    from leeway.pool_pauses import POOL, resumed
+    from leeway.wiring.clients import table
 
-    records = DynamoPoolRecords(partial(client, "dynamodb"), stack.table)
+    records = table(name=stack.table)
 
     def clear() -> "PoolRecord":
-        stored = records.pool(cluster, pool)
+        stored = records.get(POOL, cluster=cluster, pool=pool)
         if stored is None or stored.paused is None:
-            paused = [one.pool for one in records.pools_of(cluster) if one.paused is not None]
+            pools = records.list(POOL, cluster=cluster)
+            paused = [one.pool for one in pools if one.paused is not None]
             known = ", ".join(paused) or "none"
             raise CannotBeDoneError(
                 f"Pool {pool} of cluster {cluster} is not paused by Leeway; paused pools: {known}."
             )
-        records.write_pool(resumed(stored, SystemClock().now()))
+        records.put(POOL, resumed(stored, SystemClock().now()))
         return stored
 
     with aws_errors(stack.where):

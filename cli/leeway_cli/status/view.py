@@ -4,25 +4,22 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Any
 
-from leeway.admission.record import Admission
-from leeway.aws.capacity_requests import DynamoCapacityRequests
-from leeway.aws.pool_records import DynamoPoolRecords
-from leeway.aws.provisioning_records import DynamoProvisioningRecords
-from leeway.aws.records import DynamoRecords
-from leeway.capacity_requests import CapacityRequest
-from leeway.headroom.status import STATUS, HeadroomStatus
+from leeway.admission.record import ADMISSION, Admission
+from leeway.capacity_requests import CAPACITY_REQUEST, CapacityRequest
+from leeway.headroom.status import STATUS as HEADROOM_STATUS
+from leeway.headroom.status import HeadroomStatus
 from leeway.manifests.cluster import Cluster
-from leeway.pool_pauses import PoolRecord
+from leeway.pool_pauses import POOL, PoolRecord
 from leeway.printable import printable
-from leeway.provisioning.report import ProvisioningStatus
+from leeway.provisioning.report import STATUS, ProvisioningStatus
 from leeway.reasons import Reason
 from leeway.retirement.drain import DRAIN_STATE, DrainState
 from leeway.retirement.progress import Stage
-from leeway.retirement.record import OVER, ReplacementIntent, Retirement
-from leeway.wiring.clients import client, table
+from leeway.retirement.record import OVER, RETIREMENT, ReplacementIntent, Retirement
+from leeway.table import OPEN
+from leeway.wiring.clients import table
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -67,23 +64,22 @@ def read_cluster_status(stack: Stack, cluster: str, recent: Iterable[str] = ()) 
     Raises:
         CannotBeDoneError: the table cannot be read.
     """
-    database = partial(client, "dynamodb")
-    records = DynamoRecords(database, stack.table)
+    records = table(name=stack.table)
     with aws_errors(stack.where):
-        open_now = records.open_records(cluster).records
+        open_now = records.find(OPEN, cluster, RETIREMENT, ADMISSION, unreadable=lambda _: None)
         found = {r.instance: r for r in open_now if isinstance(r, Retirement)}
         for instance in set(recent) - found.keys():
-            ended = records.retirement(instance)
+            ended = records.get(RETIREMENT, cluster=cluster, instance=instance)
             if ended is not None:
                 found[instance] = ended
-        drains = table(name=stack.table).get_many(
-            DRAIN_STATE, [{"instance": instance} for instance in found]
+        drains = records.get_many(
+            DRAIN_STATE, [{"cluster": cluster, "instance": instance} for instance in found]
         )
         states = {one.instance: one for one in drains}
-        headroom = table(name=stack.table).list(STATUS, cluster=cluster)
-        pools = DynamoPoolRecords(database, stack.table).pools_of(cluster)
-        asked = DynamoCapacityRequests(database, stack.table).of_cluster(cluster)
-        provisioning = DynamoProvisioningRecords(database, stack.table).status(cluster)
+        headroom = records.list(HEADROOM_STATUS, cluster=cluster)
+        pools = records.list(POOL, cluster=cluster)
+        asked = records.list(CAPACITY_REQUEST, cluster=cluster)
+        provisioning = records.get(STATUS, cluster=cluster)
     policy = _policy(stack, cluster)
     requests = {one.instance: one for one in asked}
     retirements = [

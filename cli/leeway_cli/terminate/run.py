@@ -13,13 +13,13 @@ from leeway.aws.autoscaling import AutoScalingGroups
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.eks import EksClusters
 from leeway.aws.errors import code_of
-from leeway.aws.records import DynamoRecords
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.groups import GroupFacts
 from leeway.instances.owners import OwnerKind, owner_of
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.ports.kubernetes_objects import Node
-from leeway.wiring.clients import client, session
+from leeway.retirement.record import RETIREMENT
+from leeway.wiring.clients import client, session, table
 
 from leeway_cli.drain.run import DrainRun, NodePlan
 from leeway_cli.errors import CannotBeDoneError, as_clause, aws_errors
@@ -188,6 +188,7 @@ class AwsInstances:
     cluster: str
     stack: str
     _belongs: dict[str, bool] = field(default_factory=dict)
+    _clusters: dict[str, str] = field(default_factory=dict)
 
     @property
     def region(self) -> str:
@@ -207,6 +208,8 @@ class AwsInstances:
             group = None
             if facts is not None and facts.owner.kind in _IN_GROUPS:
                 group = AutoScalingGroups(partial(client, "autoscaling")).facts(instance)
+        if facts is not None:
+            self._clusters[instance] = facts.cluster
         return InstanceNow(state, facts, group)
 
     def foreign(self, instance: str, now: InstanceNow) -> str | None:
@@ -262,8 +265,9 @@ class AwsInstances:
         """Describe the open retirement of an instance; empty if there is none, or if no table can
         be read: the command does not need one."""
         try:
-            table = find_stack(self.stack).table
-            record = DynamoRecords(partial(client, "dynamodb"), table).retirement(instance)
+            stack = find_stack(self.stack)
+            cluster = self._clusters.get(instance, "")
+            record = table(name=stack.table).get(RETIREMENT, cluster=cluster, instance=instance)
         except (CannotBeDoneError, CloudRefused, CloudUnavailable):
             return ""
         if record is None or not record.is_open:

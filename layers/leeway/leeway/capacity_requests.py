@@ -4,13 +4,13 @@ The request names no pods: provision_nodes reads those that still run on the nod
 comes late, or twice, requests nothing for pods that have moved.
 """
 
-from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Protocol
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from leeway.reasons import Reason
+from leeway.table import Record
 
 
 class CapacityAnswer(BaseModel):
@@ -82,24 +82,14 @@ class CapacityRequest(BaseModel):
         return self.model_copy(update={"ends_at": now, "version": self.version + 1})
 
 
-class CapacityRequests(Protocol):
-    """The table's capacity requests."""
-
-    def of_cluster(self, cluster: str) -> Sequence[CapacityRequest]:
-        """Read the requests of a cluster consistently, also those that have ended."""
-        ...
-
-    def of_instance(self, cluster: str, instance: str) -> CapacityRequest | None:
-        """Read the request of a retiring instance consistently; None if there is none."""
-        ...
-
-    def write(self, request: CapacityRequest) -> None:
-        """Write a request whose `version` is one above the stored one (1: there is none).
-
-        Raises:
-            RecordChanged: the stored version is another one.
-        """
-        ...
+CAPACITY_REQUEST = Record(
+    CapacityRequest,
+    "CAPACITY#{cluster}",
+    "RETIREMENT#{instance}",
+    versioned=True,
+    kept_for=lambda request: request.ends_at + timedelta(days=1),
+)
+"""A request is kept for a day after its end, for `leeway status`."""
 
 
 class ProvisionNodes(Protocol):

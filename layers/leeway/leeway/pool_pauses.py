@@ -7,15 +7,15 @@ one launch or of several, and bad hosts among nodes that join do not. Nodes that
 ready for pods in time are a row of their own, which a node that is admitted resets.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Annotated, Protocol
+from datetime import datetime, timedelta
+from typing import Annotated
 from zlib import crc32
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from leeway.reasons import Reason, ReasonCode
+from leeway.table import Record
 
 NODES_NEVER_JOINED = ReasonCode(
     "NodesNeverJoined",
@@ -209,6 +209,17 @@ def resumed(stored: PoolRecord, now: datetime) -> PoolRecord:
     )
 
 
+KEPT_FOR = timedelta(days=30)
+"""How long a join time, and the record of a pool that is not paused, is kept after its write."""
+
+POOL = Record(
+    PoolRecord,
+    "POOLS#{cluster}",
+    "POOL#{pool}",
+    versioned=True,
+    kept_for=lambda pool: KEPT_FOR if pool.paused is None else None,
+)
+
 KEPT = 16
 """The join times of a pool that the table keeps at most."""
 
@@ -230,29 +241,4 @@ class JoinTime(BaseModel):
         return crc32(self.instance.encode()) % KEPT
 
 
-class PoolRecords(Protocol):
-    """The table's records of pools."""
-
-    def pools_of(self, cluster: str) -> Sequence[PoolRecord]:
-        """Read the records of a cluster's pools consistently, by name."""
-        ...
-
-    def pool(self, cluster: str, pool: str) -> PoolRecord | None:
-        """Read the record of a pool with a consistent read; None if there is none."""
-        ...
-
-    def write_pool(self, record: PoolRecord) -> None:
-        """Write a record whose `version` is one above the stored one (1: there is none).
-
-        Raises:
-            RecordChanged: the stored version is another one.
-        """
-        ...
-
-    def join_times(self, cluster: str) -> Sequence[JoinTime]:
-        """Read the latest join times of a cluster's pools."""
-        ...
-
-    def write_join_time(self, join_time: JoinTime) -> None:
-        """Write a join time over an older one of its pool."""
-        ...
+JOIN_TIME = Record(JoinTime, "POOLS#{cluster}", "JOIN#{pool}#{slot}", kept_for=KEPT_FOR)

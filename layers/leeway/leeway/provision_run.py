@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from leeway.capacity_requests import CapacityAnswer, CapacityRequest, CapacityRequests
+from leeway.capacity_requests import CAPACITY_REQUEST, CapacityAnswer, CapacityRequest
 from leeway.clock import Clock
 from leeway.disruption.return_capacity import ReturnCapacity
 from leeway.execution.retrying import API_ERRORS
 from leeway.instances.facts import InstanceFacts
 from leeway.launch.intent import (
-    INTENT,
     JOIN_WITHIN,
     LaunchOutcome,
+    all_intents,
     promised_nodes,
 )
 from leeway.launch.launch_nodes import LaunchNodes
@@ -49,6 +49,7 @@ from leeway.provisioning.demand import (
 )
 from leeway.provisioning.receive_messages import FOR_THE_END
 from leeway.provisioning.report import (
+    STATUS,
     CapacityReturned,
     ProvisioningReport,
     status_of,
@@ -57,7 +58,6 @@ from leeway.provisioning.tell import (
     NOT_WRITTEN,
     EventsWritten,
     PodEvents,
-    ProvisioningRecords,
     answer_of,
     answer_requests,
     write_events,
@@ -136,12 +136,10 @@ class Dependencies:
     manifests: ClusterManifests
     catalog: Catalogs
     states: ClusterStates
-    requests: CapacityRequests
     launch_nodes: LaunchNodes
     table: Table
     groups: GroupInstances
     upcoming: UpcomingPods
-    records: ProvisioningRecords
     returns: ReturnCapacity
     events_in: Callable[[str], PodEvents]
     clock: Clock
@@ -169,14 +167,15 @@ class NodeProvisioning:
         written = self._deps.manifests.manifests(cluster, KINDS)
         policy = self._deps.manifests.policy_of(cluster)
         manifests = [one.manifest for one in written]
-        requests = [one for one in self._deps.requests.of_cluster(cluster) if one.is_open(now)]
+        stored = self._deps.table.list(CAPACITY_REQUEST, cluster=cluster)
+        requests = [one for one in stored if one.is_open(now)]
         unanswered: tuple[Reason, ...] = ()
         has_pools = any(isinstance(one, NodePool) for one in manifests)
         if not has_pools:
             reason = CLUSTER_WITHOUT_POOLS(cluster=cluster)
             answer = CapacityAnswer(answered_at=now, without_node=(reason,))
             unanswered = answer_requests(
-                self._deps.requests, ((one, answer) for one in requests), self._deps.clock
+                self._deps.table, ((one, answer) for one in requests), self._deps.clock
             )
             if not self._deps.returns.has_nodes(cluster):
                 return ProvisioningReport(cluster, why, reason, failures=unanswered)
@@ -233,7 +232,7 @@ class NodeProvisioning:
         upcoming: Upcoming,
     ) -> ClusterRead:
         """Read the cluster after the intents: an instance that joins in between has its Node."""
-        intents = self._deps.table.list(INTENT, cluster=cluster)
+        intents = all_intents(self._deps.table, cluster)
         state = self._deps.states.read(cluster)
         now = self._deps.clock.now()
         promised = promised_nodes(intents, pools, catalog)
@@ -340,9 +339,9 @@ class NodeProvisioning:
             for one in read.requests
             if read.demand.moving[one.instance] or one.answer is None
         )
-        failures = answer_requests(self._deps.requests, answers, self._deps.clock)
-        events, records = self._deps.events_in, self._deps.records
-        told = write_events(read, outcome, events, records, self._deps.clock, until)
+        failures = answer_requests(self._deps.table, answers, self._deps.clock)
+        events, table = self._deps.events_in, self._deps.table
+        told = write_events(read, outcome, events, table, self._deps.clock, until)
         return replace(told, failures=(*failures, *told.failures))
 
     def _failed(self, cluster: str, why: str, failure: Reason) -> ProvisioningReport:
@@ -351,10 +350,10 @@ class NodeProvisioning:
 
     def _with_status(self, report: ProvisioningReport, dry_run: bool) -> ProvisioningReport:
         """Write the status of a run; a status that cannot be written is one more failure."""
-        records = self._deps.records
+        table = self._deps.table
         try:
-            before = records.status(report.cluster)
-            records.write_status(status_of(report, before, dry_run, self._deps.clock.now()))
+            before = table.get(STATUS, cluster=report.cluster)
+            table.put(STATUS, status_of(report, before, dry_run, self._deps.clock.now()))
         except API_ERRORS as error:
             problem = NOT_WRITTEN(what="the status", cluster=report.cluster, error=clause(error))
             return replace(report, failures=(*report.failures, problem))

@@ -192,7 +192,7 @@ class Record[T]:
 
 _PART = re.compile(r"\{(\w+)\}")
 
-_CLAIM = Record(datetime, "CACHE#{task}", "CLAIM", kept_for=lambda until: until)
+_CLAIM = Record(datetime, "CLAIM#{task}", "CLAIM", kept_for=lambda until: until)
 
 
 def _json(kind: Any, value: Any) -> str:
@@ -231,12 +231,25 @@ class Table(ABC):
         return next(map(record.read, self._kept([item] if item else [])), None)
 
     def get_many[T](
-        self, record: Record[T], keys: Iterable[Mapping[str, KeyPart]]
-    ) -> tuple[T, ...]:
-        """Read records in no order, by a call for each hundred; missing ones are left out. The
-        reads are inconsistent."""
-        items = self._get_many(list(dict.fromkeys(map(record.key, keys))))
-        return tuple(map(record.read, self._kept(items)))
+        self,
+        record: Record[T],
+        keys: Iterable[Mapping[str, KeyPart]],
+        *others: tuple[Record[Any], Mapping[str, KeyPart]],
+        consistent: bool = False,
+        unreadable: Report | None = None,
+    ) -> tuple[T | Any, ...]:
+        """Read records in no order, by a call for each hundred; missing ones are left out. `others`
+        are records of other kinds, with their keys.
+
+        Raises:
+            UnreadableRecord: an item is unreadable, and `unreadable` does not take it.
+        """
+        records: dict[Key, Record[Any]] = {record.key(one): record for one in keys}
+        records |= {other.key(parts): other for other, parts in others}
+        found: Any = []
+        for item in self._kept(self._get_many(list(records), consistent)):
+            found += _read(records[item.key], item, unreadable)
+        return tuple(found)
 
     def put[T](
         self, record: Record[T], value: T, *, replaces: int | None = None, **key: KeyPart
@@ -385,7 +398,7 @@ class Table(ABC):
         """Read an item."""
 
     @abstractmethod
-    def _get_many(self, keys: Sequence[Key]) -> Iterable[Item]:
+    def _get_many(self, keys: Sequence[Key], consistent: bool) -> Iterable[Item]:
         """Read items in no order, without those that are missing."""
 
     @abstractmethod

@@ -10,7 +10,7 @@ error messages".
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +19,7 @@ from moto.iam.models import iam_backends
 
 from leeway_sandbox.aws.calls import Call
 from leeway_sandbox.aws.cloud import ACCOUNT
+from leeway_sandbox.aws.dynamodb import conditions_of
 from leeway_sandbox.aws.policies import (
     INTERFACE,
     LAUNCHED_BY_GROUPS,
@@ -61,18 +62,17 @@ class Authorization:
     def __init__(self, region: str, stacks: DeployedStacks) -> None:
         self._region, self._stacks = region, stacks
 
-    def error_of(self, call: Call, keys: Iterable[str] = (), body: bytes = b"") -> Error | None:
+    def error_of(self, call: Call, body: bytes = b"") -> Error | None:
         """Return the error of a call that is refused or a dry run; None if it is to be answered.
-        `keys` are the partition keys of the table that it reaches, `body` is that of a request to
-        DynamoDB or SQS."""
+        `body` is that of a request to DynamoDB or SQS."""
         is_dry = call.service == "ec2" and call.form.get("DryRun", [""])[0].lower() == "true"
         role = None if call.polling else self._stacks.role_of(call.access_key)
         resource = self._resource(call.service, body)
-        denied = self._denied(call, role, sorted(keys), resource, is_dry=is_dry) if role else None
+        denied = self._denied(call, role, resource, body, is_dry=is_dry) if role else None
         return denied or (self._dry_answer(call.form) if is_dry else None)
 
     def _denied(
-        self, call: Call, role: str, keys: list[str], resource: str, *, is_dry: bool
+        self, call: Call, role: str, resource: str, body: bytes, *, is_dry: bool
     ) -> Error | None:
         action = _PERMISSIONS.get(str(call), str(call))
         if action in _SANDBOX_ONLY:
@@ -86,7 +86,8 @@ class Authorization:
                 return _error(call.service, found.arn, missing.action, missing.resource)
             return None if granting else _error(call.service, found.arn, action, "*")
         if resource:
-            asked = Request(action, resource, {"dynamodb:LeadingKeys": keys})
+            context = conditions_of(call, body) if call.service == "dynamodb" else {}
+            asked = Request(action, resource, context)
             granting = [one for one in granting if not [*refused([one], [asked])]]
         return None if granting else _error(call.service, found.arn, action, resource or "*")
 

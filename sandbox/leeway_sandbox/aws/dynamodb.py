@@ -8,7 +8,7 @@ import base64
 import json
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from moto.core.common_types import TYPE_RESPONSE
@@ -110,9 +110,37 @@ def expire(tables: Iterable[Table], before: float) -> None:
 def keys_reached(call: Call, body: bytes) -> set[str]:
     """Return the partition keys that a call reads or writes, which IAM compares with
     `dynamodb:LeadingKeys`. Empty for other services and for indexes."""
-    return (
-        {*_partition_keys(call.action, json.loads(body))} if call.service == "dynamodb" else set()
+    asked = json.loads(body) if call.service == "dynamodb" else {"IndexName": ""}
+    return set() if "IndexName" in asked else {*_partition_keys(call.action, asked)}
+
+
+_WORDS = {"add", "and", "attribute_exists", "attribute_not_exists", "begins_with", "between"}
+_WORDS |= {"contains", "delete", "in", "not", "or", "remove", "set", "size"}
+
+
+def conditions_of(call: Call, body: bytes) -> Mapping[str, list[str]]:
+    """Return the condition keys of a call of DynamoDB: the partition keys, of the index if it reads
+    one, and the attributes that it names. `*` is every attribute, of a read without a projection
+    and of a call that writes several items.
+
+    Source: DynamoDB developer guide, "Using IAM policy conditions for fine-grained access control".
+    """
+    asked = json.loads(body)
+    attributes = sorted(_attributes(call.action, asked))
+    keys = sorted({*_partition_keys(call.action, asked)})
+    return {"dynamodb:LeadingKeys": keys, "dynamodb:Attributes": attributes}
+
+
+def _attributes(action: str, asked: dict[str, Any]) -> set[str]:
+    written = asked.get("Item") or asked.get("Key") or {}
+    names = asked.get("ExpressionAttributeNames", {})
+    expressions = " ".join(
+        str(value) for name, value in asked.items() if "Expression" in name[-10:]
     )
+    words = re.findall(r"(?<![:\w])#?\w+", expressions)
+    named = {names.get(one, one) for one in words if one.lower() not in _WORDS}
+    reads = action not in {"DeleteItem", "PutItem", "UpdateItem"}
+    return {*written, *named, *(["*"] if reads and "ProjectionExpression" not in asked else [])}
 
 
 def _partition_keys(action: str, asked: dict[str, Any]) -> Iterator[str]:
@@ -121,8 +149,8 @@ def _partition_keys(action: str, asked: dict[str, Any]) -> Iterator[str]:
             yield asked["Key"]["pk"]["S"]
         case "PutItem":
             yield asked["Item"]["pk"]["S"]
-        case "Query" if "IndexName" not in asked:
-            if named := re.search(r"\bpk = (:\w+)", asked["KeyConditionExpression"]):
+        case "Query":
+            if named := re.match(r"[#\w]+ = (:\w+)", asked["KeyConditionExpression"]):
                 yield asked["ExpressionAttributeValues"][named.group(1)]["S"]
         case "BatchGetItem":
             for wanted in asked["RequestItems"].values():

@@ -110,7 +110,7 @@ class Front:
         if refused := self._throttle.refuses(call):
             return refusal(call, environ, *refused)
         with self._cloud.lock:
-            error = self._authorization.error_of(call, keys, body)
+            error = self._authorization.error_of(call, body)
         if error is not None:
             return refusal(call, environ, *error)
         fault = self._cloud.faults.take_call(call)

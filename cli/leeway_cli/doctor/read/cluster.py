@@ -1,13 +1,11 @@
 """Reads what AWS and the table know of one cluster: manifests, pools, groups."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import batched
 from typing import Any
 
 from botocore.exceptions import ClientError
 from leeway.aws.errors import code_of
-from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.headroom.reconciler import BUFFER_ROLE, TARGET_ROLE
 from leeway.launch.images import ImageVariant
 from leeway.launch.node_settings import NodeSettings, NotLaunchable, settings_of
@@ -17,7 +15,8 @@ from leeway.manifests.cluster import Cluster, ClusterSpec
 from leeway.manifests.headroom import CapacityBuffer
 from leeway.manifests.node_pool import NodePool, pools_without_limits
 from leeway.manifests.scaled_object import ScaledObject
-from leeway.wiring.clients import client
+from leeway.pool_pauses import POOL
+from leeway.wiring.clients import client, table
 from leeway.wiring.launch_nodes import node_sources
 
 from leeway_cli.doctor.facts import ConfigurationFacts, GroupFacts, PoolFacts, RoleFacts
@@ -75,7 +74,7 @@ def pools_of(
     settings = settings_of(manifests)
     if not settings:
         return ()
-    records = DynamoPoolRecords(partial(client, "dynamodb"), stack.table).pools_of(cluster)
+    records = table(name=stack.table).list(POOL, cluster=cluster)
     stored = {one.pool: one for one in records}
     resolver = PoolResolver(node_sources(), cluster)
     found = []

@@ -21,12 +21,12 @@ from leeway.admission.readiness import (
     poll_interval,
     unmet_conditions,
 )
-from leeway.admission.record import Admission, AdmissionResult, Admissions
+from leeway.admission.record import ADMISSION, Admission, AdmissionResult
 from leeway.clock import Clock
 from leeway.execution.attempt import AttemptId, Phase, Steps
 from leeway.execution.retrying import API_ERRORS, retry_conflicts
 from leeway.instances.observed import ObservedInstance
-from leeway.pool_pauses import PoolRecord, PoolRecords
+from leeway.pool_pauses import PoolRecord
 from leeway.ports.aws import CloudRefused, Groups, HookResult, InstanceTypes, LeewayEvents
 from leeway.ports.kubernetes import Cluster, ClusterRefused, ClusterUnavailable
 from leeway.ports.kubernetes_objects import Node, Taint
@@ -40,6 +40,7 @@ from leeway.retirement.hooks import (
     with_new_hooks,
 )
 from leeway.selection.labels import JOINED, LAUNCHED, REGISTERED, UNREGISTERED
+from leeway.table import Table
 
 INSTANCE_NOT_TERMINATED = ReasonCode(
     "UnjoinedInstanceNotTerminated",
@@ -156,22 +157,21 @@ class AdmitNode:
 
     def __init__(
         self,
-        admissions: Admissions,
+        table: Table,
         groups: Groups,
         types: InstanceTypes,
         instances: LaunchedInstances,
-        pools: PoolRecords,
         leeway_events: LeewayEvents,
         open_cluster: Callable[[str], Cluster],
         telemetry: AdmissionTelemetry,
         clock: Clock,
     ) -> None:
-        self._admissions = admissions
+        self._table = table
         self._types = types
         self._instances = instances
         self._open_cluster = open_cluster
         self._clock = clock
-        self._pools = PoolResults(pools, clock)
+        self._pools = PoolResults(table, clock)
         self._actions = LifecycleActions(groups, clock)
         self._reports = AdmissionReports(leeway_events, open_cluster, telemetry)
 
@@ -243,7 +243,7 @@ class AdmitNode:
 
     def _current(self, attempt: AttemptId) -> Admission | None:
         """Read the record; None if a newer attempt has superseded this one."""
-        record = self._admissions.admission(attempt.instance)
+        record = self._table.get(ADMISSION, cluster=attempt.cluster, instance=attempt.instance)
         if record is None or record.attempt != attempt.attempt:
             return None
         return record
@@ -422,7 +422,7 @@ class AdmitNode:
                     "version": record.version + 1,
                 }
             )
-            self._admissions.write(closed)
+            self._table.put(ADMISSION, closed)
             return closed
 
         return retry_conflicts(f"the admission record of {attempt.instance}", close)

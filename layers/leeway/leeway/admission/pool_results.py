@@ -10,22 +10,24 @@ from leeway.admission.record import Admission, AdmissionResult, Launch
 from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS, retry_conflicts
 from leeway.pool_pauses import (
+    JOIN_TIME,
+    POOL,
     FailedInstance,
     JoinTime,
     PoolRecord,
-    PoolRecords,
     after_admission,
     after_failure,
     after_join,
     after_not_ready,
 )
+from leeway.table import Table
 
 
 class PoolResults:
     """Writes what became of the instances of a launch to the record of their pool."""
 
-    def __init__(self, pools: PoolRecords, clock: Clock) -> None:
-        self._pools = pools
+    def __init__(self, table: Table, clock: Clock) -> None:
+        self._table = table
         self._clock = clock
 
     def count_join(self, record: Admission, launch: Launch) -> bool:
@@ -79,13 +81,14 @@ class PoolResults:
             return
         took = (self._clock.now() - launch.at).total_seconds()
         with suppress(*API_ERRORS):
-            self._pools.write_join_time(
+            self._table.put(
+                JOIN_TIME,
                 JoinTime(
                     cluster=record.facts.cluster,
                     pool=launch.pool,
                     instance=record.instance,
                     seconds=max(0.0, took),
-                )
+                ),
             )
 
     def _write(
@@ -98,10 +101,10 @@ class PoolResults:
         paused the pool."""
 
         def write() -> PoolRecord | None:
-            stored = self._pools.pool(record.facts.cluster, launch.pool)
+            stored = self._table.get(POOL, cluster=record.cluster, pool=launch.pool)
             changed = decide(stored)
             if changed is not None:
-                self._pools.write_pool(changed)
+                self._table.put(POOL, changed)
             return changed or stored
 
         found = retry_conflicts(f"the record of pool {launch.pool}", write)

@@ -2,18 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Annotated, Protocol
+from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from leeway.execution.attempt import OVERDUE, Phase, RecordChange, append_notice_id
+from leeway.execution.attempt import KEPT_FOR, OVERDUE, Phase, RecordChange, append_notice_id
 from leeway.instances.facts import InstanceFacts
 from leeway.notices import LifecycleHook, Notice
 from leeway.ports.aws import HookResult
 from leeway.ports.kubernetes_objects import Taint
 from leeway.reasons import Reason, ReasonCode
+from leeway.table import OPEN, Record
 
 ADMISSION_BEGINS = ReasonCode("AdmissionBegins", "{why}: Leeway starts admit_node.")
 ADMISSION_GOES_ON = ReasonCode("AdmissionGoesOn", "{why}: the admission stays as it is.")
@@ -88,23 +89,29 @@ class Admission(BaseModel):
         return self.facts.instance
 
     @property
+    def cluster(self) -> str:
+        """The cluster of the instance."""
+        return self.facts.cluster
+
+    @property
     def is_open(self) -> bool:
         """Whether the admission has not ended."""
         return self.phase is not Phase.FINISHED
 
 
-class Admissions(Protocol):
-    """The admission records in the table."""
+LAUNCHES_KEPT_FOR = timedelta(days=800)
+"""How long an admission of an instance that Leeway launched is kept after its last write. Leeway
+gives a node back only if it has the record of its launch: longer than most nodes live, and than any
+should."""
 
-    def admission(self, instance: str) -> Admission | None:
-        """Read the admission record of an instance with a consistent read."""
-
-    def write(self, record: Admission) -> None:
-        """Write a record whose `version` is the stored version plus one; 1 for a new record.
-
-        Raises:
-            RecordChanged: the stored version is another one.
-        """
+ADMISSION = Record(
+    Admission,
+    "ADMISSION#{cluster}#{instance}",
+    "ADMISSION",
+    versioned=True,
+    kept_for=lambda one: LAUNCHES_KEPT_FOR if one.launch is not None else KEPT_FOR,
+    indexes={OPEN: lambda one: one.cluster if one.is_open else None},
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,9 +39,10 @@ class DynamoTable(Table):
             )
         return _item(answer["Item"]) if "Item" in answer else None
 
-    def _get_many(self, keys: Sequence[Key]) -> Iterator[Item]:
+    def _get_many(self, keys: Sequence[Key], consistent: bool) -> Iterator[Item]:
         for batch in batched(keys, KEYS_PER_CALL, strict=False):
-            requests = {self._name: {"Keys": [*map(_key, batch)]}}
+            wanted = {"Keys": [*map(_key, batch)], "ConsistentRead": consistent}
+            requests = {self._name: wanted}
             for answer in self._complete("batch_get_item", requests, "UnprocessedKeys"):
                 yield from map(_item, answer["Responses"].get(self._name, []))
 
@@ -69,9 +70,8 @@ class DynamoTable(Table):
             "TableName": self._name,
         }
         with aws_errors():
-            pages = self._client().get_paginator("query").paginate(**parameters)
-            items = [item for page in pages for item in page["Items"]]
-        return map(_item, items)
+            for page in self._client().get_paginator("query").paginate(**parameters):
+                yield from map(_item, page["Items"])
 
     def _put(self, item: Item, replaces: int | None) -> None:
         self._write("put_item", item.key, replaces, Item=_attributes(item))

@@ -7,7 +7,7 @@ from leeway.selection.offers.catalog import Catalog
 from leeway.selection.offers.survey import UnknownForm, opened
 from leeway.table import Record, Table
 
-SURVEY = Record(bytes, "OFFERINGS#{region}", "CATALOG", packed=(bytes, bytes))
+SURVEY = Record(bytes, "CATALOG#{region}", "CATALOG", packed=(bytes, bytes))
 """The survey of a region in the form of `selection.offers.compressed`. A region of 1,400 types in 6
 zones takes a tenth of the 400 KB that an item holds."""
 

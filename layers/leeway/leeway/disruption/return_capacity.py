@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from leeway.admission.record import Admission
-from leeway.capacity_requests import CapacityRequest, CapacityRequests, PriceLimit, ProvisionNodes
+from leeway.admission.record import ADMISSION
+from leeway.capacity_requests import CAPACITY_REQUEST, CapacityRequest, PriceLimit, ProvisionNodes
 from leeway.catalog.unavailable import UnavailableOfferings
 from leeway.clock import Clock
 from leeway.disruption import reasons
@@ -38,12 +38,11 @@ from leeway.ports.functions import RetireNode
 from leeway.provisioning.demand import ClusterRead
 from leeway.provisioning.report import CapacityReturned
 from leeway.reasons import Reason, ReasonCode, clause
-from leeway.reconciliation.find_lost_events import OpenRecords
 from leeway.retirement.attempts import apply_return
 from leeway.retirement.disruption_budget import read_ledger
 from leeway.retirement.pool_successors import OPEN_AT_MOST
-from leeway.retirement.record import Records, Retirement, ReturnTerms
-from leeway.table import Record, RecordChanged, Table
+from leeway.retirement.record import RETIREMENT, Retirement, ReturnTerms
+from leeway.table import OPEN, Record, RecordChanged, Table
 
 
 class ClusterInstances(Protocol):
@@ -62,26 +61,12 @@ class DeletedPools(Protocol):
         ...
 
 
-class ReturnRecords(Records, Protocol):
-    """The records of instances."""
-
-    def admission(self, instance: str) -> Admission | None:
-        """Read the record of an instance's admission consistently; None if there is none."""
-        ...
-
-    def open_records(self, cluster: str) -> OpenRecords:
-        """Read the records of a cluster that are open. The result may be a second old."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Dependencies:
     """The ports."""
 
     instances: ClusterInstances
-    records: ReturnRecords
     offerings: UnavailableOfferings
-    requests: CapacityRequests
     table: Table
     pools: DeletedPools
     retire_node: RetireNode
@@ -192,11 +177,14 @@ class ReturnCapacity:
         Raises:
             CloudUnavailable, CloudRefused: the table failed.
         """
-        found = self._deps.records.open_records(cluster).records
-        retiring = [one for one in found if isinstance(one, Retirement)]
+        retiring = self._open(cluster)
         return frozenset(
             one.instance for one in retiring if one.returns and one.returns.without_node
         )
+
+    def _open(self, cluster: str) -> tuple[Retirement, ...]:
+        """Read the open retirements; reconcile reports those that are unreadable."""
+        return self._deps.table.find(OPEN, cluster, RETIREMENT, unreadable=lambda _: None)
 
     def _deleted_pools(
         self, read: ClusterRead, own: Mapping[str, InstanceFacts]
@@ -232,8 +220,7 @@ class ReturnCapacity:
         deleted: Mapping[str, datetime],
     ) -> Snapshot:
         now, cluster = self._deps.clock.now(), read.cluster
-        found = self._deps.records.open_records(cluster).records
-        open_ones = [one for one in found if isinstance(one, Retirement)]
+        open_ones = self._open(cluster)
         for one in open_ones:
             self._start_again(one, now)
         retiring = {one.instance for one in open_ones}
@@ -260,7 +247,7 @@ class ReturnCapacity:
         marked = {one.name for one in read.state.nodes if is_marked(one)}
         for instance, name in read.state.joined.items():
             if name in marked and instance in own.keys() - retiring:
-                record = self._deps.records.retirement(instance)
+                record = self._retirement(own[instance])
                 terms = record.returns if record is not None else None
                 if record and terms and terms.cause == Cause.EMPTY and record.is_terminated:
                     yield instance
@@ -291,7 +278,7 @@ class ReturnCapacity:
             self._foreign.update(unrecorded)
             problems += [reasons.LAUNCH_NOT_RECORDED(instance=one) for one in unrecorded]
             # Several nodes go together or not at all: one new node replaces them.
-            if unrecorded or any(self._was_declined(one, now) for one in nodes):
+            if unrecorded or any(self._was_declined(own[one.instance], now) for one in nodes):
                 continue
             started = []
             for one in nodes:
@@ -305,13 +292,14 @@ class ReturnCapacity:
 
     def _is_recorded(self, one: OwnNode, cluster: str) -> bool:
         """Whether Leeway launched an instance. No tag says so: only the record of the launch."""
-        admission = self._deps.records.admission(one.instance)
-        if admission is None or admission.launch is None:
-            return False
-        return admission.facts.cluster == cluster
+        admission = self._deps.table.get(ADMISSION, cluster=cluster, instance=one.instance)
+        return admission is not None and admission.launch is not None
 
-    def _was_declined(self, one: OwnNode, now: datetime) -> bool:
-        stored = self._deps.records.retirement(one.instance)
+    def _retirement(self, facts: InstanceFacts) -> Retirement | None:
+        return self._deps.table.get(RETIREMENT, cluster=facts.cluster, instance=facts.instance)
+
+    def _was_declined(self, facts: InstanceFacts, now: datetime) -> bool:
+        stored = self._retirement(facts)
         ended = stored.ended_at if stored is not None and stored.had_no_effect else None
         return ended is not None and now - ended < TRIED_AGAIN_AFTER
 
@@ -325,12 +313,12 @@ class ReturnCapacity:
         The requests of nodes that one new node replaces are all written before the next run of
         provision_nodes, which plans for their pods together.
         """
-        stored = self._deps.records.retirement(one.instance)
+        stored = self._retirement(facts)
         change = apply_return(stored, facts, ruling, terms, now)
         if not (change.write and change.start):
             return False
         try:
-            self._deps.records.write(change.record)
+            self._deps.table.put(RETIREMENT, change.record)
         except RecordChanged:
             return False
         if one.pods:
@@ -348,9 +336,10 @@ class ReturnCapacity:
         self._deps.retire_node.start(record.instance, record.facts.cluster, record.attempt)
 
     def _request(self, record: Retirement, node: str, now: datetime) -> None:
-        requests, facts = self._deps.requests, record.facts
-        stored = requests.of_instance(facts.cluster, facts.instance)
-        requests.write(
+        table, facts = self._deps.table, record.facts
+        stored = table.get(CAPACITY_REQUEST, cluster=facts.cluster, instance=facts.instance)
+        table.put(
+            CAPACITY_REQUEST,
             CapacityRequest(
                 cluster=facts.cluster,
                 instance=facts.instance,
@@ -364,7 +353,7 @@ class ReturnCapacity:
                 version=stored.version + 1 if stored else 1,
                 keeps_offering=True,
                 price_limit=record.terms.price_limit if record.terms else None,
-            )
+            ),
         )
 
 

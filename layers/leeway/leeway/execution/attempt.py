@@ -40,6 +40,11 @@ OVERDUE = timedelta(minutes=10)
 """How long after its latest end an open retirement or admission is treated as dead."""
 
 
+KEPT_FOR = timedelta(days=30)
+"""How long a retirement or an admission is kept after its last write: longer than Lambda reserves
+the name of an execution. So the next one of the same instance does not reuse a reserved name."""
+
+
 class Phase(StrEnum):
     """The phase of a retirement or an admission.
 

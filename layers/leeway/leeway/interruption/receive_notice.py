@@ -10,14 +10,14 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Protocol
 
-from leeway.admission.record import Admission, Admissions, apply_request, request_from_notice
+from leeway.admission.record import ADMISSION, Admission, apply_request, request_from_notice
 from leeway.catalog.unavailable import Offering, UnavailableOfferings
 from leeway.clock import Clock
 from leeway.execution.attempt import RecordChange
 from leeway.execution.retrying import retry_conflicts
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import CHANGE_PREFIX, is_over
-from leeway.interruption.instance_state import InstanceState
+from leeway.interruption.instance_state import read_instance
 from leeway.interruption.late import is_late, why_outdated
 from leeway.interruption.reasons import (
     ADMISSION_NEEDS_DEADLINE,
@@ -52,7 +52,7 @@ from leeway.ports.functions import AdmitNode, CleanUp, RetireNode, Schedules
 from leeway.reasons import Reason
 from leeway.retirement.attempts import apply_notice, has_kept_running, undo
 from leeway.retirement.hooks import EKS_HOOKS
-from leeway.retirement.record import Records, Retirement
+from leeway.retirement.record import RETIREMENT, Retirement
 from leeway.table import Table
 from leeway.telemetry import Telemetry
 
@@ -134,14 +134,6 @@ class NotAllInstancesReceived(Exception):
         self.receipt = receipt
 
 
-class InstanceRecords(Records, Protocol):
-    """The retirement records, read together with everything else about an instance."""
-
-    def known(self, instance: str) -> InstanceState:
-        """Read everything about an instance in one call, with a consistent read."""
-        ...
-
-
 class NoticedInstances(Instances, CurrentInstances, ScheduledChanges, Protocol):
     """EC2 instances, their present state and their scheduled changes."""
 
@@ -185,12 +177,10 @@ class ReceiveNotice:
     clusters: frozenset[str]
     clock: Clock
     policies: ClusterPolicies
-    records: InstanceRecords
-    admissions: Admissions
+    table: Table
     instances: NoticedInstances
     schedules: Schedules
     offerings: UnavailableOfferings
-    claims: Table
     retire_node: RetireNode
     admit_node: AdmitNode
     clean_up: CleanUp
@@ -250,7 +240,7 @@ class ReceiveNotice:
     def _receive_for(
         self, instance: InstanceId, notice: Notice, event: Mapping[str, Any], begun: Action | None
     ) -> InstanceOutcome:
-        known = self.records.known(instance)
+        known = read_instance(self.table, instance, self.clusters)
         retirement = known.retirement
         if retirement is None and notice.state == "running":
             # EC2 sends this event for every launch, so no call is made for it.
@@ -354,7 +344,7 @@ class ReceiveNotice:
     def _apply(self, change: RecordChange[Retirement]) -> None:
         record = change.record
         if change.write:
-            self.records.write(record)
+            self.table.put(RETIREMENT, record)
         if change.start:
             self.retire_node.start(record.instance, record.facts.cluster, record.attempt)
 
@@ -404,7 +394,7 @@ class ReceiveNotice:
         change = apply_request(about.admission, request, about.facts)
         record = change.record
         if change.write:
-            self.admissions.write(record)
+            self.table.put(ADMISSION, record)
         if change.start:
             self.admit_node.start(record.instance, record.facts.cluster, record.attempt)
         result = NoticeResult.STARTED if change.start else NoticeResult.KNOWN
@@ -427,7 +417,7 @@ class ReceiveNotice:
         def start() -> str:
             facts, now = about.facts, self.clock.now()
             slot = zlib.crc32(facts.instance.encode()) % MAX_CLEAN_UPS
-            if not self.claims.claim(f"clean/{facts.cluster}/{slot}", now + CLAIM_TIME):
+            if not self.table.claim(f"clean/{facts.cluster}/{slot}", now + CLAIM_TIME):
                 return "many instances terminate at the same time"
             self.clean_up.start(facts.instance, facts.cluster)
             return ""

@@ -8,18 +8,18 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from leeway.admission.record import AdmissionRequest, Admissions, Launch, apply_request
+from leeway.admission.record import ADMISSION, AdmissionRequest, Launch, apply_request
 from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS, retry_conflicts, retry_while_unavailable
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.launch.fleets import FleetAnswer, FleetError, FleetInstance, FleetRequest, Fleets
-from leeway.launch.intent import INTENT, JOIN_WITHIN, LaunchIntent
+from leeway.launch.intent import JOIN_WITHIN, LaunchIntent
 from leeway.parallel import in_parallel
 from leeway.ports.aws import CloudUnavailable
 from leeway.ports.functions import AdmitNode
 from leeway.reasons import Reason, ReasonCode, clause
-from leeway.table import RecordChanged, Table
+from leeway.table import Record, RecordChanged, Table
 
 LAUNCH_UNANSWERED = ReasonCode(
     "LaunchUnanswered",
@@ -57,19 +57,19 @@ def unanswered(results: Iterable[CarriedOut]) -> tuple[Reason, ...]:
 
 
 class IntentExecutor:
-    """Carries out intents of one cluster."""
+    """Carries out intents of one kind. Without `admit_node`, reconcile starts the admissions."""
 
     def __init__(
         self,
         fleets: Fleets,
         table: Table,
-        admissions: Admissions,
-        admit_node: AdmitNode,
+        intents: Record[LaunchIntent],
+        admit_node: AdmitNode | None,
         clock: Clock,
     ) -> None:
         self._fleets = fleets
         self._table = table
-        self._admissions = admissions
+        self._intents = intents
         self._admit_node = admit_node
         self._clock = clock
 
@@ -79,7 +79,7 @@ class IntentExecutor:
         Raises:
             CloudUnavailable, CloudRefused: the table takes no intent; nothing was launched.
         """
-        self._table.put(INTENT, intent)
+        self._table.put(self._intents, intent)
         return self.complete(intent)
 
     def complete(self, intent: LaunchIntent) -> CarriedOut:
@@ -96,7 +96,7 @@ class IntentExecutor:
         answered = intent.answered(answer.instances)
         # Another run may have had the same answer.
         with suppress(RecordChanged):
-            self._table.put(INTENT, answered)
+            self._table.put(self._intents, answered)
         return CarriedOut(answered, answer.errors)
 
     def _answer(self, intent: LaunchIntent, request: FleetRequest) -> FleetAnswer:
@@ -136,11 +136,13 @@ class IntentExecutor:
         if started:
             intent = intent.with_admissions(started)
             with suppress(RecordChanged):
-                self._table.put(INTENT, intent)
+                self._table.put(self._intents, intent)
         return intent, tuple(failed for failed in failures if failed is not None)
 
     def _admit(self, intent: LaunchIntent, facts: InstanceFacts, labels: Mapping[str, str]) -> None:
-        instance = facts.instance
+        admit_node, instance = self._admit_node, facts.instance
+        if admit_node is None:
+            return
         request = AdmissionRequest(
             id=f"launch-{intent.id}",
             requested_at=intent.created_at,
@@ -153,11 +155,13 @@ class IntentExecutor:
         )
 
         def begin() -> None:
-            change = apply_request(self._admissions.admission(instance), request, facts)
+            change = apply_request(
+                self._table.get(ADMISSION, cluster=facts.cluster, instance=instance), request, facts
+            )
             if change.write:
-                self._admissions.write(change.record)
+                self._table.put(ADMISSION, change.record)
             if change.start:
-                self._admit_node.start(instance, intent.cluster, change.record.attempt)
+                admit_node.start(instance, intent.cluster, change.record.attempt)
 
         retry_conflicts(f"the admission of {instance}", begin)
 

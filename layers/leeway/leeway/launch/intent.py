@@ -5,7 +5,7 @@ EC2 launches nothing again.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Annotated
 
@@ -21,7 +21,7 @@ from leeway.selection.offers.machines import EFA
 from leeway.selection.packing.plan import Placement
 from leeway.selection.pods import ExistingNode, NodePool
 from leeway.selection.resources import Resources
-from leeway.table import Record
+from leeway.table import Record, Table
 
 POD_WITHOUT_NODE = ReasonCode(
     "PodWithoutNode",
@@ -142,7 +142,22 @@ INTENT = Record(
     versioned=True,
     kept_for=lambda intent: intent.created_at + timedelta(hours=1),
 )
-"""An intent is kept four times as long as a node may take to join. A list has the oldest first."""
+"""An intent of provision_nodes. It is kept four times as long as a node may take to join. A list
+has the oldest first."""
+
+INTENT_BY_HAND = replace(INTENT, pk="MANUALLAUNCH#{cluster}")
+"""An intent of `leeway launch`. No function repeats its request: a person may have written it with
+everything that an item holds."""
+
+
+def all_intents(table: Table, cluster: str) -> list[LaunchIntent]:
+    """Read the intents of a cluster. One that a person wrote and that is unreadable is left out.
+
+    Raises:
+        CloudUnavailable, CloudRefused: the table cannot be read.
+    """
+    by_hand = table.list(INTENT_BY_HAND, cluster=cluster, unreadable=lambda _: None)
+    return [*table.list(INTENT, cluster=cluster), *by_hand]
 
 
 def labels_for_admission(

@@ -9,7 +9,7 @@ from leeway.instances.facts import InstanceFacts
 from leeway.launch.carry_out import IntentExecutor
 from leeway.launch.fleet_errors import LAUNCH_REFUSED
 from leeway.launch.fleets import groups_of
-from leeway.launch.intent import INTENT, LaunchedNode, LaunchIntent, LaunchOutcome
+from leeway.launch.intent import LaunchedNode, LaunchIntent, LaunchOutcome, all_intents
 from leeway.launch.launch_run import (
     AT_ONCE,
     LaunchDependencies,
@@ -20,6 +20,7 @@ from leeway.launch.launch_run import (
 )
 from leeway.launch.prepare import PreparedLaunch
 from leeway.parallel import in_parallel
+from leeway.pool_pauses import POOL
 from leeway.reasons import Reason, clause
 from leeway.selection.packing.plan import Placement, Plan
 
@@ -48,7 +49,7 @@ class LaunchNodes:
         self._executor = IntentExecutor(
             deps.fleets,
             deps.table,
-            deps.admissions,
+            deps.intents,
             deps.admit_node,
             deps.clock,
         )
@@ -60,7 +61,7 @@ class LaunchNodes:
             CloudUnavailable, CloudRefused: the table cannot be read.
         """
         paused = self._paused(order.cluster)
-        intents = list(self._deps.table.list(INTENT, cluster=order.cluster))
+        intents = all_intents(self._deps.table, order.cluster)
         run = LaunchRun(self._deps, order, self._supplies, intents, paused)
         for _ in range(MOST_ROUNDS):
             blocked = len(run.blocked)
@@ -76,9 +77,16 @@ class LaunchNodes:
         Raises:
             CloudUnavailable, CloudRefused: the table cannot be read.
         """
-        intents = list(self._deps.table.list(INTENT, cluster=order.cluster))
+        table = self._deps.table
+        intents = list(table.list(self._deps.intents, cluster=order.cluster))
         paused, now = self._paused(order.cluster), self._deps.clock.now()
         answered = [one for one in intents if one.is_answered]
+        # The instances of the other kind of intents count. Who wrote these admits them.
+        answered += [
+            one.with_admissions(each.instance for each in one.instances)
+            for one in all_intents(table, order.cluster)
+            if one.is_answered and one not in intents
+        ]
         run = LaunchRun(self._deps, order, self._supplies, answered, dict(paused))
         # To repeat a request may launch its instances. Those of a paused pool are found by their
         # tag, after the time in which a request is repeated.
@@ -112,7 +120,7 @@ class LaunchNodes:
 
     def _paused(self, cluster: str) -> dict[str, Reason]:
         """Read which pools are paused, and why."""
-        records = self._deps.pools.pools_of(cluster)
+        records = self._deps.table.list(POOL, cluster=cluster)
         return {one.pool: one.paused for one in records if one.paused is not None}
 
     def _round(self, run: LaunchRun, prepared: Sequence[PreparedLaunch]) -> list[LaunchIntent]:

@@ -8,7 +8,6 @@ from functools import partial
 from math import inf
 from typing import Protocol
 
-from leeway.admission.record import Admissions
 from leeway.capacity_requests import PriceLimit
 from leeway.catalog.unavailable import Offering, UnavailableOfferings
 from leeway.clock import Clock
@@ -44,7 +43,6 @@ from leeway.launch.templates import LaunchTemplates
 from leeway.manifests.base import Manifest
 from leeway.parallel import in_parallel
 from leeway.policy.rules import UNAVAILABLE_FOR
-from leeway.pool_pauses import PoolRecords
 from leeway.ports.functions import AdmitNode
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.selection.labels import ZONE
@@ -54,7 +52,7 @@ from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, NodePool, Pod, PodSpec
 from leeway.selection.requirements import Requirement, Requirements
-from leeway.table import Table
+from leeway.table import Record, Table
 
 POOL_NOT_READ = ReasonCode(
     "PoolNotRead",
@@ -99,16 +97,17 @@ SHOWN_AFTER = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class LaunchDependencies:
-    """The ports of a launch. `new_id` makes ids of intents."""
+    """The ports of a launch. `intents` is the kind of intents that it writes: INTENT, or
+    INTENT_BY_HAND. Without `admit_node`, reconcile starts the admissions. `new_id` makes ids of
+    intents."""
 
     sources: NodeSources
     templates: LaunchTemplates
     fleets: Fleets
     table: Table
+    intents: Record[LaunchIntent]
     offerings: UnavailableOfferings
-    pools: PoolRecords
-    admissions: Admissions
-    admit_node: AdmitNode
+    admit_node: AdmitNode | None
     instances: InstanceDescriptions
     clock: Clock
     new_id: Callable[[], str]

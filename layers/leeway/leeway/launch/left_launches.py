@@ -8,10 +8,10 @@ from functools import partial
 
 from leeway.admission.readiness import CLOCKS_DIFFER_BY
 from leeway.admission.record import (
+    ADMISSION,
     Admission,
     AdmissionRequest,
     AdmissionResult,
-    Admissions,
     Launch,
     apply_request,
     repeated_launch_request,
@@ -22,21 +22,32 @@ from leeway.execution.retrying import API_ERRORS, retry_conflicts
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import ObservedInstance
 from leeway.instances.owners import OwnerKind
+from leeway.interruption.instance_state import InstanceState, read_instance
 from leeway.launch.carry_out import LAUNCHED_NODE_NOT_ADMITTED, NODE_LAUNCHED
-from leeway.launch.intent import INTENT, JOIN_WITHIN, REPEAT_WITHIN, LaunchIntent
+from leeway.launch.intent import (
+    INTENT,
+    INTENT_BY_HAND,
+    JOIN_WITHIN,
+    REPEAT_WITHIN,
+    LaunchIntent,
+    all_intents,
+)
 from leeway.launch.templates import OwnedLaunchTemplates, OwnedTemplate
 from leeway.parallel import in_parallel
 from leeway.policy.rules import Action, OnBlocked, Replacement, Ruling
-from leeway.pool_pauses import PoolRecords
+from leeway.pool_pauses import POOL
 from leeway.ports.functions import AdmitNode, RetireNode
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.reconciliation.clean_up import ClusterNodes
-from leeway.reconciliation.find_lost_events import Records
 from leeway.reconciliation.report import RECONCILE_INCOMPLETE, HandledFinding, LaunchCheck
 from leeway.retirement.attempts import apply_return
 from leeway.retirement.reasons import NODE_DELETED
-from leeway.retirement.record import ENDED_WITHOUT_NODE_AFTER, Retirement, ReturnTerms
-from leeway.retirement.record import Records as RetirementRecords
+from leeway.retirement.record import (
+    ENDED_WITHOUT_NODE_AFTER,
+    RETIREMENT,
+    Retirement,
+    ReturnTerms,
+)
 from leeway.selection.labels import CAPACITY_TYPE, NODEPOOL
 from leeway.table import Table
 
@@ -75,48 +86,49 @@ class LeftLaunches:
     def __init__(
         self,
         table: Table,
-        records: Records,
-        admissions: Admissions,
         admit_node: AdmitNode,
-        retirements: RetirementRecords,
         retire_node: RetireNode,
         templates: OwnedLaunchTemplates,
-        pools: PoolRecords,
-        claims: Table,
         clock: Clock,
     ) -> None:
         self._table = table
-        self._records = records
-        self._admissions = admissions
         self._admit_node = admit_node
-        self._retirements = retirements
         self._retire_node = retire_node
         self._templates = templates
-        self._pools = pools
-        self._claims = claims
         self._clock = clock
 
     def check_instances(self, cluster: str, instances: Sequence[ObservedInstance]) -> LaunchCheck:
-        """Start the admissions of launched instances that have none or whose execution has died."""
+        """Start the admissions of launched instances that have none or whose execution has died.
+        Nobody else starts those of instances that a person launched."""
         now = self._clock.now()
+        new = [one for one in instances if may_be_new(one, now)]
+        by_hand = self._by_hand(cluster) if new else ()
+        mine = {one.id for one in by_hand}
         suspects = [one for one in instances if may_be_left(one, now)]
+        suspects += [one for one in new if one.intent in mine and one not in suspects]
         if not suspects:
             return LaunchCheck()
         intents = self._table.list(INTENT, cluster=cluster)
-        results = in_parallel(partial(self._check, intents), suspects, AT_ONCE)
+        results = in_parallel(partial(self._check, intents, by_hand), suspects, AT_ONCE)
         return LaunchCheck(
             tuple(one for one in results if isinstance(one, HandledFinding)),
             tuple(one for one in results if isinstance(one, Reason)),
         )
 
+    def _by_hand(self, cluster: str) -> tuple[LaunchIntent, ...]:
+        return self._table.list(INTENT_BY_HAND, cluster=cluster, unreadable=lambda _: None)
+
     def _check(
-        self, intents: Collection[LaunchIntent], observed: ObservedInstance
+        self,
+        intents: Collection[LaunchIntent],
+        by_hand: Collection[LaunchIntent],
+        observed: ObservedInstance,
     ) -> HandledFinding | Reason | None:
         """Check one instance; an error is a problem of this instance alone."""
         instance = observed.facts.instance
         try:
-            admission = self._records.known(instance).admission
-            left = check_left_instance(observed, admission, intents, self._clock.now())
+            admission = self._known(observed.facts).admission
+            left = check_left_instance(observed, admission, intents, by_hand, self._clock.now())
             if left is None or left.request is None:
                 return None if left is None else left.reason
             attempt = self._admit(observed.facts, left.request)
@@ -126,14 +138,17 @@ class LeftLaunches:
             instance, left.reason, f"Leeway started attempt {attempt} of the admission."
         )
 
+    def _known(self, facts: InstanceFacts) -> InstanceState:
+        return read_instance(self._table, facts.instance, [facts.cluster])
+
     def _admit(self, facts: InstanceFacts, request: AdmissionRequest) -> int:
         """Start an admission; returns its attempt."""
 
         def begin() -> int:
-            stored = self._records.known(facts.instance).admission
+            stored = self._known(facts).admission
             change = apply_request(stored, request, facts)
             if change.write:
-                self._admissions.write(change.record)
+                self._table.put(ADMISSION, change.record)
             if change.start:
                 self._admit_node.start(facts.instance, facts.cluster, change.record.attempt)
             return change.record.attempt
@@ -163,7 +178,7 @@ class LeftLaunches:
         """Check one instance without a Node; an error is a problem of this instance alone."""
         instance, now = observed.facts.instance, self._clock.now()
         try:
-            known = self._records.known(instance)
+            known = self._known(observed.facts)
             reason = check_deleted_node(observed, known.admission, known.retirement, now)
             if reason is None or reason.code != NODE_DELETED.name:
                 return reason
@@ -179,10 +194,10 @@ class LeftLaunches:
         terms = ReturnTerms(cause=NODE_DELETED.name)
 
         def begin() -> int:
-            stored = self._retirements.retirement(facts.instance)
+            stored = self._known(facts).retirement
             change = apply_return(stored, facts, ruling, terms, now)
             if change.write:
-                self._retirements.write(change.record)
+                self._table.put(RETIREMENT, change.record)
             if change.start:
                 self._retire_node.start(facts.instance, facts.cluster, change.record.attempt)
             return change.record.attempt
@@ -192,18 +207,18 @@ class LeftLaunches:
     def delete_unused_templates(self, cluster: str) -> Sequence[str]:
         """Delete launch templates that no launch uses, at most once an hour."""
         now = self._clock.now()
-        if not self._claims.claim(f"launch-templates-{cluster}", now + TEMPLATES_CHECKED_EVERY):
+        if not self._table.claim(f"launch-templates-{cluster}", now + TEMPLATES_CHECKED_EVERY):
             return ()
         owned = self._templates.owned_by(cluster)
         if not owned:
             return ()
-        unused = unused_templates(cluster, owned, self._table.list(INTENT, cluster=cluster), now)
+        unused = unused_templates(cluster, owned, all_intents(self._table, cluster), now)
         in_parallel(lambda one: self._templates.delete(one.id), unused, AT_ONCE)
         return [one.name for one in unused]
 
     def paused_pools(self, cluster: str) -> Sequence[Reason]:
         """Read why pools of a cluster are paused."""
-        records = self._pools.pools_of(cluster)
+        records = self._table.list(POOL, cluster=cluster)
         return [one.paused for one in records if one.paused is not None]
 
 
@@ -255,13 +270,22 @@ def may_be_left(observed: ObservedInstance, now: datetime) -> bool:
     )
 
 
+def may_be_new(observed: ObservedInstance, now: datetime) -> bool:
+    """Whether an instance may be one that a person launched, and that nobody has admitted."""
+    leeway = observed.facts.owner.kind is OwnerKind.LEEWAY and not observed.group
+    age = now - observed.launched_at
+    return leeway and observed.state in {"pending", "running"} and age < JOIN_WITHIN
+
+
 def check_left_instance(
     observed: ObservedInstance,
     admission: Admission | None,
     intents: Collection[LaunchIntent],
+    by_hand: Collection[LaunchIntent],
     now: datetime,
 ) -> LeftInstance | None:
-    """Check an instance that may be left; None if there is nothing to do now.
+    """Check an instance that may be left; None if there is nothing to do now. `intents` are those
+    of provision_nodes, `by_hand` those that people wrote.
 
     An instance without an admission and without a launch intent that names it is only reported:
     everybody with the right to tag instances can write its tags.
@@ -269,20 +293,18 @@ def check_left_instance(
     instance = observed.facts.instance
     if admission is not None:
         return _of_admission(admission, now)
-    intent = next((one for one in intents if one.id == observed.intent), None)
+    named = (one for one in (*intents, *by_hand) if one.id == observed.intent)
+    intent = next(named, None)
     if intent is None or not _launched(intent, observed):
         if now - observed.launched_at < JOIN_WITHIN:
             return None
         pool = observed.facts.owner.name
         return LeftInstance(LAUNCH_UNKNOWN(instance=instance, pool=pool))
-    if now < intent.created_at + REPEAT_WITHIN:
+    if intent in intents and now < intent.created_at + REPEAT_WITHIN:
         return None
-    return LeftInstance(
-        LAUNCH_NOT_ADMITTED(
-            instance=instance, pool=intent.pool, why="no admission of it was started"
-        ),
-        _request(intent, observed, now),
-    )
+    why = "no admission of it was started"
+    reason = LAUNCH_NOT_ADMITTED(instance=instance, pool=intent.pool, why=why)
+    return LeftInstance(reason, _request(intent, observed, now))
 
 
 def has_joined(observed: ObservedInstance) -> bool:

@@ -9,6 +9,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from leeway.launch.intent import LaunchedNode, PodWithoutNode
 from leeway.reasons import Reason
+from leeway.table import Record
 from leeway.telemetry import Telemetry
 
 
@@ -129,6 +130,9 @@ class ProvisioningStatus(BaseModel):
     returned: tuple[Reason, ...] = ()
     returned_at: AwareDatetime | None = None
     failure: Reason | None = None
+
+
+STATUS = Record(ProvisioningStatus, "PROVISIONING#{cluster}", "STATUS")
 
 
 def grouped(pods: Iterable[PodWithoutNode]) -> tuple[tuple[PodsWithoutNode, ...], int]:

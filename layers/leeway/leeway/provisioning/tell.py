@@ -8,23 +8,24 @@ number of pods and runs. Log and status count the pods without one.
 """
 
 import hashlib
+import struct
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Protocol
 
-from leeway.capacity_requests import CapacityAnswer, CapacityRequest, CapacityRequests
+from leeway.capacity_requests import CAPACITY_REQUEST, CapacityAnswer, CapacityRequest
 from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS, retry_conflicts
 from leeway.launch.intent import LaunchOutcome, PodWithoutNode
 from leeway.parallel import in_parallel
 from leeway.provisioning.cluster_state import ObservedPod
 from leeway.provisioning.demand import ClusterRead
-from leeway.provisioning.report import ProvisioningStatus
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.selection.pods import Pod
+from leeway.table import Record, Table
 
 NOT_WRITTEN = ReasonCode(
     "ProvisioningNotWritten",
@@ -74,6 +75,23 @@ holds 400 KB."""
 
 KEY_BYTES = 8
 
+_ENTRY = struct.Struct(f">{KEY_BYTES}sI")
+"""A key, and the time in seconds since 1970."""
+
+type Told = Mapping[bytes, datetime]
+
+
+def _packed(told: Told) -> bytes:
+    return b"".join(_ENTRY.pack(key, int(at.timestamp())) for key, at in told.items())
+
+
+def _unpacked(packed: bytes) -> Told:
+    return {key: datetime.fromtimestamp(at, UTC) for key, at in _ENTRY.iter_unpack(packed)}
+
+
+TOLD = Record[Told](dict, "PROVISIONING#{cluster}", "TOLD", packed=(_packed, _unpacked))
+"""Which Events were written, and when (see the top of this file)."""
+
 
 @dataclass(frozen=True, slots=True)
 class DueEvent:
@@ -81,26 +99,6 @@ class DueEvent:
 
     key: bytes
     event: PodEvent
-
-
-class ProvisioningRecords(Protocol):
-    """The table's records of provisioning."""
-
-    def status(self, cluster: str) -> ProvisioningStatus | None:
-        """Read the status of a cluster; None before its first run."""
-        ...
-
-    def write_status(self, status: ProvisioningStatus) -> None:
-        """Replace the status of a cluster."""
-        ...
-
-    def told(self, cluster: str) -> Mapping[bytes, datetime]:
-        """Read which Events were written, and when (see the top of this file)."""
-        ...
-
-    def write_told(self, cluster: str, told: Mapping[bytes, datetime]) -> None:
-        """Replace what `told` reads."""
-        ...
 
 
 def due_events(
@@ -201,13 +199,13 @@ def says_the_same(request: CapacityRequest, answer: CapacityAnswer) -> bool:
 
 
 def answer_requests(
-    port: CapacityRequests, answers: Iterable[tuple[CapacityRequest, CapacityAnswer]], clock: Clock
+    table: Table, answers: Iterable[tuple[CapacityRequest, CapacityAnswer]], clock: Clock
 ) -> tuple[Reason, ...]:
     """Write answers to capacity requests; return what could not be written."""
     failures = []
     for request, answer in answers:
         try:
-            _answer_one(port, request, answer, clock)
+            _answer_one(table, request, answer, clock)
         except API_ERRORS as error:
             what = f"the answer to the capacity request of {request.instance}"
             failures.append(NOT_WRITTEN(what=what, cluster=request.cluster, error=clause(error)))
@@ -215,7 +213,7 @@ def answer_requests(
 
 
 def _answer_one(
-    port: CapacityRequests, request: CapacityRequest, answer: CapacityAnswer, clock: Clock
+    table: Table, request: CapacityRequest, answer: CapacityAnswer, clock: Clock
 ) -> None:
     """Write an answer, unless the retirement has ended its request or requests anew."""
     current: CapacityRequest | None = request
@@ -223,11 +221,11 @@ def _answer_one(
     def write() -> None:
         nonlocal current
         one, current = current, None
-        one = one or port.of_instance(request.cluster, request.instance)
+        one = one or table.get(CAPACITY_REQUEST, cluster=request.cluster, instance=request.instance)
         if one is None or one.attempt != request.attempt:
             return
         if one.is_open(clock.now()) and not says_the_same(one, answer):
-            port.write(one.answered(answer))
+            table.put(CAPACITY_REQUEST, one.answered(answer))
 
     retry_conflicts(f"the capacity request of {request.instance}", write)
 
@@ -244,7 +242,7 @@ def write_events(
     read: ClusterRead,
     outcome: LaunchOutcome,
     events_in: Callable[[str], PodEvents],
-    records: ProvisioningRecords,
+    table: Table,
     clock: Clock,
     until: datetime,
 ) -> EventsWritten:
@@ -264,7 +262,7 @@ def write_events(
         return None
 
     try:
-        told = records.told(cluster)
+        told = table.get(TOLD, cluster=cluster) or {}
         due = due_events(outcome.without_node, read.state.waiting, told, now)
         begun = due[: events_left(told, now)]
         waiting = len(due) - len(begun)
@@ -272,7 +270,7 @@ def write_events(
             return EventsWritten(waiting)
         errors = in_parallel(partial(write, events_in(cluster)), begun, EVENTS_AT_ONCE)
         written = [one.key for one, error in zip(begun, errors, strict=True) if error is None]
-        records.write_told(cluster, remembered(told, written, now))
+        table.put(TOLD, remembered(told, written, now), cluster=cluster)
     except API_ERRORS as error:
         what = f"{len(outcome.without_node)} Events about pods"
         failure = NOT_WRITTEN(what=what, cluster=cluster, error=clause(error))

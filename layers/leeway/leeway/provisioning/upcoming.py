@@ -24,12 +24,13 @@ from leeway.launch.intent import JOIN_WITHIN
 from leeway.manifests.reading import Written
 from leeway.manifests.scaled_object import ScaledObject
 from leeway.policy.rules import ClusterPolicy
-from leeway.pool_pauses import JoinTime, PoolRecords
+from leeway.pool_pauses import JOIN_TIME, JoinTime
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.packing.unschedulable import unmet_requirements
 from leeway.selection.pods import NodePool, Pod, PodSpec
 from leeway.selection.reading.cluster_objects import pending_pods
+from leeway.table import Table
 
 
 class ClusterManifests(Protocol):
@@ -112,11 +113,11 @@ class UpcomingPods:
     def __init__(
         self,
         manifests: ClusterManifests,
-        records: PoolRecords,
+        table: Table,
         templates_in: Callable[[str], PodTemplates],
     ) -> None:
         self._manifests = manifests
-        self._records = records
+        self._table = table
         self._templates_in = templates_in
 
     def read(
@@ -139,7 +140,7 @@ class UpcomingPods:
             for need in upcoming_needs([scaled], now, LONGEST_LEAD)
             if scaled.target not in conflicts
         ]
-        times = measured(self._records.join_times(cluster)) if soon else {}
+        times = measured(self._table.list(JOIN_TIME, cluster=cluster)) if soon else {}
         found = Upcoming()
         for scaled, furthest in soon:
             try:

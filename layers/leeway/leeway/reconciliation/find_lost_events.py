@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Protocol
 
-from leeway.admission.record import Admission
+from leeway.admission.record import ADMISSION, Admission
 from leeway.clock import Clock
 from leeway.failures import describe_error
 from leeway.instances.observed import (
@@ -16,7 +15,7 @@ from leeway.instances.observed import (
     ObservedInstance,
     ObservedInterruption,
 )
-from leeway.interruption.instance_state import InstanceState
+from leeway.interruption.instance_state import InstanceState, read_instance
 from leeway.notices import NoticeKind
 from leeway.notices.synthetic import EventOrigin
 from leeway.parallel import in_parallel
@@ -50,28 +49,12 @@ from leeway.reconciliation.lost_starts import (
 )
 from leeway.reconciliation.report import RECONCILE_INCOMPLETE
 from leeway.retirement.hooks import EKS_HOOKS
-from leeway.retirement.record import Retirement
+from leeway.retirement.record import RETIREMENT, Retirement
+from leeway.table import OPEN, Table, UnreadableRecord
 
-
-@dataclass(frozen=True, slots=True)
-class OpenRecords:
-    """The open records of a cluster. `unreadable` names the records that cannot be parsed, with the
-    error: another version of Leeway may have written them."""
-
-    records: tuple[Retirement | Admission, ...]
-    unreadable: tuple[str, ...] = ()
-
-
-class Records(Protocol):
-    """The retirement and admission records in the table."""
-
-    def open_records(self, cluster: str) -> OpenRecords:
-        """Read the records of a cluster that are open. The result may be a second old."""
-        ...
-
-    def known(self, instance: str) -> InstanceState:
-        """Read all records of an instance with one consistent read."""
-        ...
+MOST_NAMED = 10
+"""Unreadable records that a run names. An index holds every item that has its attribute, and who
+may write items of one kind may write many."""
 
 
 INSTANCE_CONCURRENCY = 8
@@ -103,6 +86,7 @@ class _Cluster:
     """One cluster in a search: its policy, the observed instances whose owners the policy covers,
     and the open records, by instance."""
 
+    name: str
     policy: ClusterPolicy
     covered: Mapping[str, ObservedInstance]
     open_states: Mapping[str, InstanceState]
@@ -127,13 +111,13 @@ class LostEventSearch:
 
     def __init__(
         self,
-        records: Records,
+        table: Table,
         waiting: WaitingActions,
         sweep: Sweep,
         origin: EventOrigin,
         clock: Clock,
     ) -> None:
-        self._records = records
+        self._table = table
         self._waiting = waiting
         self._sweep = sweep
         self._origin = origin
@@ -150,12 +134,19 @@ class LostEventSearch:
         covered = {
             name: one for name, one in here.items() if policy.retires_nodes_of(one.facts.owner)
         }
-        stored = self._records.open_records(cluster)
-        view = _Cluster(policy, covered, _by_instance(stored.records))
+        unreadable: list[str] = []
+
+        def report(error: UnreadableRecord) -> None:
+            unreadable.append(str(error))
+
+        stored = self._table.find(OPEN, cluster, RETIREMENT, ADMISSION, unreadable=report)
+        view = _Cluster(cluster, policy, covered, _by_instance(stored))
         hooks, problems = self._hooks(covered.values())
-        problems += [_unread("a record", error) for error in stored.unreadable]
+        problems += [_unread("a record", one) for one in unreadable[:MOST_NAMED]]
+        if more := len(unreadable[MOST_NAMED:]):
+            problems.append(_unread(f"{more} more records", "they are unreadable too"))
         checks: list[Check] = [
-            *self._record_checks(stored.records, here, policy),
+            *self._record_checks(stored, here, policy),
             *(partial(self._hook, view, one) for one in hooks if one.instance in covered),
             *self._interruption_checks(view, region.interruptions),
             *self._change_checks(view, region.changes),
@@ -306,7 +297,8 @@ class LostEventSearch:
         policy: ClusterPolicy,
         changes: Sequence[ObservedChange] | None,
     ) -> Finding | None:
-        retirement = self._records.known(instance.facts.instance).retirement
+        facts = instance.facts
+        retirement = read_instance(self._table, facts.instance, [facts.cluster]).retirement
         context = self._context(policy.dry_run)
         finding = check_restart(instance, retirement, context)
         if finding is not None or changes is None:
@@ -325,7 +317,8 @@ class LostEventSearch:
 
     def _state_of(self, view: _Cluster, instance: str) -> InstanceState:
         """Return the records of an instance; closed ones are read from the table."""
-        return view.open_states.get(instance) or self._records.known(instance)
+        found = view.open_states.get(instance)
+        return found or read_instance(self._table, instance, [view.name])
 
 
 def _unread(what: str, error: str) -> Reason:

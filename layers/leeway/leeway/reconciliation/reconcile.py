@@ -16,6 +16,7 @@ from leeway.clock import Clock
 from leeway.failures import describe_error
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import ObservedChange, ObservedInstance
+from leeway.interruption.instance_state import read_instance
 from leeway.interruption.receive_notice import NoticeResult, ReceiveNotice
 from leeway.notices import INSTANCE_ID
 from leeway.notices.synthetic import EventOrigin
@@ -43,11 +44,11 @@ from leeway.reconciliation.find_lost_events import (
     INSTANCE_CONCURRENCY,
     LostEventSearch,
     ObservedRegion,
-    Records,
     SearchResult,
 )
 from leeway.reconciliation.lost_events import GONE, Finding, LostAnswer, LostEvent, LostStart
 from leeway.reconciliation.report import ClusterReport, HandledFinding, LaunchCheck, Launches
+from leeway.table import Table
 from leeway.typed_json import adapter_of
 
 
@@ -102,7 +103,7 @@ class Dependencies:
     waiting: WaitingActions
     groups: Groups
     index: InstanceIndex
-    records: Records
+    table: Table
     policies: ClusterPolicies
     receive_notice: ReceiveNotice
     retire_node: RetireNode
@@ -120,7 +121,7 @@ class Reconciliation:
         self._clean_up = NodeCleanUp(deps.sweep, deps.open_cluster, deps.clock)
         self._hasty_clean_up = NodeCleanUp(deps.hasty_sweep, deps.open_cluster, deps.clock)
         self._search = LostEventSearch(
-            deps.records, deps.waiting, deps.sweep, deps.origin, deps.clock
+            deps.table, deps.waiting, deps.sweep, deps.origin, deps.clock
         )
 
     def run(self, request: ReconcileRequest) -> tuple[ClusterReport, ...]:
@@ -163,7 +164,7 @@ class Reconciliation:
         """
         report = ClusterReport(request.cluster)
         try:
-            known = self._deps.records.known(request.instance)
+            known = read_instance(self._deps.table, request.instance, self._deps.clusters)
             facts = known.facts or (known.retirement.facts if known.retirement else None)
             report.cluster = facts.cluster if facts else request.cluster
             if facts is not None and facts.cluster in self._deps.clusters:

@@ -12,11 +12,11 @@ from leeway.catalog.unavailable import UnavailableOfferings
 from leeway.execution.retrying import retry_conflicts, retry_while_unavailable
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.retirement.hooks import GroupCache, LifecycleActions
-from leeway.retirement.record import Retirement, Successor
+from leeway.retirement.record import RETIREMENT, Retirement, Successor
 
 # For annotations only: the modules of the steps import this one.
 if TYPE_CHECKING:
-    from leeway.capacity_requests import CapacityRequests, ProvisionNodes
+    from leeway.capacity_requests import ProvisionNodes
     from leeway.catalog.unavailable import UnavailableOfferings
     from leeway.clock import Clock
     from leeway.execution.attempt import AttemptId, Steps
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from leeway.ports.kubernetes import Cluster
     from leeway.ports.kubernetes_objects import Node
     from leeway.retirement.outcome import RetirementTelemetry
-    from leeway.retirement.record import Records
     from leeway.table import Table
 
 
@@ -42,7 +41,6 @@ class Ports:
       not change, so EC2 is called once for each.
     """
 
-    records: Records
     open_cluster: Callable[[str], Cluster]
     clock: Clock
     policies: ClusterPolicies
@@ -54,7 +52,6 @@ class Ports:
     cache: SharedCache
     fast_table: Table
     events: LeewayEvents
-    capacity_requests: CapacityRequests
     provision_nodes: ProvisionNodes | None
     telemetry: RetirementTelemetry
     names: dict[str, str] = field(default_factory=dict)
@@ -85,7 +82,9 @@ class Attempt:
 
     def current(self) -> Retirement | None:
         """Read the record; None if a newer attempt has superseded this attempt."""
-        record = self.ports.records.retirement(self.id.instance)
+        record = self.ports.table.get(
+            RETIREMENT, cluster=self.id.cluster, instance=self.id.instance
+        )
         return record if record is not None and record.attempt == self.id.attempt else None
 
     def is_current(self) -> bool:
@@ -119,7 +118,7 @@ class Attempt:
                 return None
             changed, result = change(read)
             written = changed.model_copy(update={"version": read.version + 1})
-            self.ports.records.write(written)
+            self.ports.table.put(RETIREMENT, written)
             return written, result
 
         return retry_conflicts(f"the retirement record of {self.id.instance}", read_and_write)

@@ -84,6 +84,7 @@ class DrainState:
     """The progress of a node's drain at a moment, in UTC. `problem` is why listing its pods failed,
     None if it did not."""
 
+    cluster: str
     instance: str
     attempt: int
     node: str
@@ -94,21 +95,23 @@ class DrainState:
 
 DRAIN_STATE = Record(
     DrainState,
-    "PROGRESS#{instance}",
+    "PROGRESS#{cluster}#{instance}",
     "DRAIN",
     kept_for=lambda state: state.at + timedelta(days=1),
 )
 """The progress for `leeway status`. The record of the retirement keeps the outcome for longer."""
 
 
-def summarise(instance: str, attempt: int, node: str, drain: Drain, at: datetime) -> DrainState:
+def summarise(attempt: AttemptId, node: str, drain: Drain, at: datetime) -> DrainState:
     """Return the progress of a drain, without the pods that stay on the node."""
     pods = tuple(
         PodState(pod.pod, pod.stage, pod.method if pod.requested_at else None, pod.reason)
         for pod in drain.pods.values()
         if pod.stage is not Stage.LEFT
     )
-    return DrainState(instance, attempt, node, at, drain.problem, pods)
+    return DrainState(
+        attempt.cluster, attempt.instance, attempt.attempt, node, at, drain.problem, pods
+    )
 
 
 PUBLISH_EVERY = timedelta(seconds=2)
@@ -161,8 +164,7 @@ class ProgressPublisher:
             self._next = now + RETRY_AFTER
 
     def _state(self, drain: Drain, now: datetime) -> DrainState:
-        attempt_id = self._attempt_id
-        return summarise(attempt_id.instance, attempt_id.attempt, self._node, drain, now)
+        return summarise(self._attempt_id, self._node, drain, now)
 
 
 PASS_TIMEOUT = timedelta(seconds=10)

@@ -30,7 +30,7 @@ from leeway.retirement.reasons import (
     PODS_NOT_LISTED,
     REPLACEMENT_REFUSED,
 )
-from leeway.retirement.record import Method, ReplacementIntent, Retirement, Successor
+from leeway.retirement.record import DETACHED, Method, ReplacementIntent, Retirement, Successor
 from leeway.retirement.replace import ReplacementResult
 
 _ENDED_EARLY = {
@@ -175,11 +175,7 @@ def _request_termination(
         )
     try:
         if problem := _why_not_own(attempt, record):
-            return TerminationResult(
-                left_running=INSTANCE_LEFT_RUNNING(
-                    f"EC2 does not confirm that Leeway launched it for the cluster: {problem}"
-                )
-            )
+            return TerminationResult(left_running=INSTANCE_LEFT_RUNNING(problem))
         attempt.ports.instances.terminate(record.instance)
     except CloudRefused as error:
         return TerminationResult(
@@ -193,22 +189,28 @@ def _request_termination(
 
 
 def _why_not_own(attempt: Attempt, record: Retirement) -> str:
-    """Return why an instance may not be one that Leeway launched for the cluster, by a fresh
-    read of EC2; empty if it is one, or if Leeway detached it from a group.
+    """Return why Leeway has no right to terminate an instance; empty if it has: by a fresh read of
+    EC2 Leeway launched it for the cluster, or retire_node has detached it from a group.
 
-    The tags of Leeway can be written by everybody who may tag instances. Only EC2 and EKS write
-    the tags of the fleet, of the group and of the cluster that an instance has joined.
+    The record does not decide: other functions write it too. The tags of Leeway can be written by
+    everybody who may tag instances. Only EC2 and EKS write the tags of the fleet, of the group and
+    of the cluster that an instance has joined.
     """
+    cluster, instance = attempt.id.cluster, record.instance
     if record.facts.owner.kind is not OwnerKind.LEEWAY:
-        return ""
-    facts, cluster = attempt.ports.instances.describe(record.instance), record.facts.cluster
+        group = attempt.ports.table.get(DETACHED, cluster=cluster, instance=instance)
+        return "" if group else "the table does not say that retire_node detached it from a group"
+    facts, problem = attempt.ports.instances.describe(instance), ""
     if facts is None:
-        return "there is no such instance with the tags of a cluster"
-    if facts.owner.kind is not OwnerKind.LEEWAY:
-        return f"its owner is now {facts.owner.kind} {facts.owner.name}".rstrip()
-    if facts.cluster != cluster or not facts.joined:
-        return f"it has no tag {EKS_CLUSTER_TAG} with the value {cluster}"
-    return "" if facts.from_fleet else f"it has no tag {FLEET_TAG}"
+        problem = "there is no such instance with the tags of a cluster"
+    elif facts.owner.kind is not OwnerKind.LEEWAY:
+        problem = f"its owner is now {facts.owner.kind} {facts.owner.name}".rstrip()
+    elif facts.cluster != cluster or not facts.joined:
+        problem = f"it has no tag {EKS_CLUSTER_TAG} with the value {cluster}"
+    elif not facts.from_fleet:
+        problem = f"it has no tag {FLEET_TAG}"
+    known = "EC2 does not confirm that Leeway launched it for the cluster"
+    return f"{known}: {problem}" if problem else ""
 
 
 def may_terminate(record: Retirement, progress: RetirementProgress) -> bool:

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
-from leeway.capacity_requests import CapacityAnswer, CapacityRequest
+from leeway.capacity_requests import CAPACITY_REQUEST, CapacityAnswer, CapacityRequest
 from leeway.execution.retrying import API_ERRORS, retry_conflicts
 from leeway.ports.kubernetes import Cluster
 from leeway.reasons import Reason, clause
@@ -103,12 +103,10 @@ def _write(attempt: Attempt, record: Retirement, node: str) -> None:
     def write() -> None:
         stored = None
         if not (is_first and is_first.pop()):
-            stored = attempt.ports.capacity_requests.of_instance(
-                record.facts.cluster, record.instance
-            )
+            stored = _stored(attempt, record)
         wanted = _request_of(attempt, record, node, stored)
         if wanted is not None:
-            attempt.ports.capacity_requests.write(wanted)
+            attempt.ports.fast_table.put(CAPACITY_REQUEST, wanted)
 
     retry_conflicts(f"the capacity request of {record.instance}", write)
 
@@ -142,7 +140,9 @@ def _request_of(
 
 
 def _stored(attempt: Attempt, record: Retirement) -> CapacityRequest | None:
-    return attempt.ports.capacity_requests.of_instance(record.facts.cluster, record.instance)
+    return attempt.ports.fast_table.get(
+        CAPACITY_REQUEST, cluster=record.cluster, instance=record.instance
+    )
 
 
 def is_answered(attempt: Attempt, record: Retirement) -> bool:
@@ -191,7 +191,7 @@ def end_request(attempt: Attempt, record: Retirement) -> CapacityResult:
         if stored is None or not stored.is_open(now) or stored.attempt > record.attempt:
             return stored
         ended = stored.ended(now)
-        attempt.ports.capacity_requests.write(ended)
+        attempt.ports.fast_table.put(CAPACITY_REQUEST, ended)
         return ended
 
     try:

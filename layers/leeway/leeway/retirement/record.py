@@ -3,17 +3,18 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Annotated, Protocol
+from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from leeway.capacity_requests import PriceLimit
-from leeway.execution.attempt import Phase
+from leeway.execution.attempt import KEPT_FOR, Phase
 from leeway.instances.facts import InstanceFacts
 from leeway.notices import LifecycleHook, NoticeKind
 from leeway.policy.rules import BUDGET_TIMEOUT, SUCCESSOR_TIMEOUT, Action, OnBlocked, Replacement
 from leeway.ports.aws import HookResult
 from leeway.reasons import Reason
+from leeway.table import OPEN, Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +199,11 @@ class Retirement(BaseModel):
         return self.facts.instance
 
     @property
+    def cluster(self) -> str:
+        """The cluster of the instance."""
+        return self.facts.cluster
+
+    @property
     def returns(self) -> ReturnTerms | None:
         """The terms on which Leeway gives the node back; None if it retires for another reason."""
         return self.terms if self.kind is NoticeKind.CAPACITY_RETURN else None
@@ -276,6 +282,22 @@ class Retirement(BaseModel):
         return self.phase in OVER and self.answer is None
 
 
+RETIREMENT = Record(
+    Retirement,
+    "RETIREMENT#{cluster}#{instance}",
+    "RETIREMENT",
+    versioned=True,
+    kept_for=KEPT_FOR,
+    indexes={OPEN: lambda one: one.cluster if one.is_open else None},
+)
+
+
+DETACHED = Record(str, "DETACHED#{cluster}#{instance}", "GROUP", kept_for=KEPT_FOR)
+"""The group from which retire_node has detached an instance, written before the call. Several
+functions write retirements, and only retire_node writes this: without it, a retirement terminates
+no instance that was in a group."""
+
+
 def latest_end(stored: Retirement) -> datetime:
     """Return the latest time at which a retirement ends if its execution is alive. The execution of
     a retirement that is still open OVERDUE after that is dead."""
@@ -289,19 +311,3 @@ def latest_end(stored: Retirement) -> datetime:
     if stored.replacement_began_at is not None:
         return stored.replacement_began_at + duration
     return stored.noticed_at + BUDGET_TIMEOUT + duration
-
-
-class Records(Protocol):
-    """The retirement records in the table."""
-
-    def retirement(self, instance: str) -> Retirement | None:
-        """Read the record of an instance with a consistent read; None if there is none."""
-        ...
-
-    def write(self, record: Retirement) -> None:
-        """Write a record whose `version` is the stored version plus one; 1 for a new record.
-
-        Raises:
-            RecordChanged: the stored version is another one: another writer was faster.
-        """
-        ...

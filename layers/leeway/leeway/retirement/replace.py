@@ -38,7 +38,14 @@ from leeway.retirement.reasons import (
     REPLACEMENT_REFUSED,
     SUPERSEDED,
 )
-from leeway.retirement.record import Method, ReplacementIntent, Retirement, Successor, ZoneChoice
+from leeway.retirement.record import (
+    DETACHED,
+    Method,
+    ReplacementIntent,
+    Retirement,
+    Successor,
+    ZoneChoice,
+)
 
 CHECK_SUCCESSOR_EVERY = 10
 """Seconds between two checks of the successor, in which the execution is suspended."""
@@ -257,6 +264,8 @@ def _carry_out(
         case Method.TERMINATE_IN_GROUP:
             attempt.ports.groups.terminate_in_group(instance)
         case Method.DETACH:
+            cluster = attempt.id.cluster
+            attempt.ports.table.put(DETACHED, group.name, cluster=cluster, instance=instance)
             attempt.ports.groups.detach(instance, group.name)
         case Method.LAUNCH:
             # No hook keeps the instance otherwise: it is terminated after the drain.

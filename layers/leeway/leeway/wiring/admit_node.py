@@ -1,12 +1,10 @@
 """Builds `admit_node`."""
 
-from functools import cache, partial
+from functools import cache
 
 from leeway.admission.admit_node import STEP_RESULTS, AdmitNode
 from leeway.admission.outcome import LoggedAdmissions
-from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.wiring.clients import (
-    client,
     clock,
     groups,
     instances,
@@ -14,8 +12,7 @@ from leeway.wiring.clients import (
     logger,
     metrics,
     prepare,
-    records,
-    settings,
+    table,
 )
 from leeway.wiring.clusters import open_cluster
 
@@ -24,11 +21,10 @@ from leeway.wiring.clusters import open_cluster
 def admit_node() -> AdmitNode:
     """Build the use case."""
     return AdmitNode(
-        admissions=records(),
+        table=table(),
         groups=groups(),
         types=instances(),
         instances=instances(),
-        pools=DynamoPoolRecords(partial(client, "dynamodb"), settings().table),
         leeway_events=leeway_events(),
         open_cluster=open_cluster,
         telemetry=LoggedAdmissions(logger(), metrics()),

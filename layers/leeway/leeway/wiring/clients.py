@@ -18,7 +18,6 @@ from leeway.aws.autoscaling import AutoScalingGroups
 from leeway.aws.dates import follow_dates
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.eventbridge import EventBridgeLeewayEvents
-from leeway.aws.records import DynamoRecords
 from leeway.aws.table import DynamoTable
 from leeway.clock import CorrectedClock, SystemClock
 from leeway.manifests.configuration import Configuration, ManifestTelemetry, StoredManifests
@@ -205,12 +204,6 @@ def table(tries: int = 0, name: str = "") -> DynamoTable:
     # `prepare` has built the client with these arguments: with others, it would be built again.
     dynamodb = partial(client, "dynamodb", tries=tries) if tries else partial(client, "dynamodb")
     return DynamoTable(dynamodb, name or settings().table, clock())
-
-
-@cache
-def records() -> DynamoRecords:
-    """Build the adapter of the records of instances."""
-    return DynamoRecords(partial(client, "dynamodb"), settings().table)
 
 
 @cache

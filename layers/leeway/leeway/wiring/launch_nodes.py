@@ -11,13 +11,13 @@ from leeway.aws.instance_profiles import IamInstanceProfiles
 from leeway.aws.launch_templates import Ec2LaunchTemplates
 from leeway.aws.networks import Ec2Networks
 from leeway.aws.node_clusters import EksNodeClusters
-from leeway.aws.pool_records import DynamoPoolRecords
-from leeway.aws.records import DynamoRecords
 from leeway.catalog.unavailable import UnavailableOfferings
+from leeway.launch.intent import INTENT, LaunchIntent
 from leeway.launch.launch_nodes import LaunchNodes
 from leeway.launch.launch_run import LaunchDependencies
 from leeway.launch.resolve_pools import NodeSources
 from leeway.ports.functions import AdmitNode
+from leeway.table import Record
 from leeway.wiring.clients import LIST_READ_TIMEOUT, client, clock, table
 
 
@@ -34,17 +34,22 @@ def node_sources(managed: Collection[str] = ()) -> NodeSources:
     )
 
 
-def launch_nodes(name: str, admit_node: AdmitNode, managed: Collection[str] = ()) -> LaunchNodes:
-    """Build the use case on a table; `admit_node` starts the admissions."""
+def launch_nodes(
+    name: str,
+    intents: Record[LaunchIntent] = INTENT,
+    admit_node: AdmitNode | None = None,
+    managed: Collection[str] = (),
+) -> LaunchNodes:
+    """Build the use case on a table. `intents` is the kind of intents that it writes; without
+    `admit_node`, reconcile starts the admissions."""
     return LaunchNodes(
         LaunchDependencies(
             sources=node_sources(managed),
             templates=Ec2LaunchTemplates(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
             fleets=Ec2Fleets(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
             table=table(name=name),
-            offerings=UnavailableOfferings(table()),
-            pools=DynamoPoolRecords(partial(client, "dynamodb"), name),
-            admissions=DynamoRecords(partial(client, "dynamodb"), name),
+            intents=intents,
+            offerings=UnavailableOfferings(table(name=name)),
             admit_node=admit_node,
             instances=Ec2Instances(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
             clock=clock(),

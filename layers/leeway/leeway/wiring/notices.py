@@ -13,7 +13,6 @@ from leeway.wiring.clients import (
     clock,
     configuration,
     instances,
-    records,
     session,
     settings,
     table,
@@ -51,7 +50,7 @@ def receive_notice_with(schedules: Schedules) -> ReceiveNotice:
     """Build the use case; `schedules` keeps the notices that are delivered again later."""
     return ReceiveNotice(
         origin=event_origin(),
-        records=records(),
+        table=table(),
         instances=instances(),
         policies=configuration(),
         retire_node=retirements(),
@@ -59,8 +58,6 @@ def receive_notice_with(schedules: Schedules) -> ReceiveNotice:
         offerings=UnavailableOfferings(table()),
         clusters=frozenset(settings().clusters),
         clock=clock(),
-        admissions=records(),
         admit_node=admissions(),
         clean_up=LambdaCleanUp(partial(client, "lambda"), settings().reconcile),
-        claims=table(),
     )

@@ -238,6 +238,8 @@ def _table(call: str, statement: str, prefixes: Iterable[str]) -> list[Probe]:
                 return dynamodb.put_item(**table, Item=key, ConditionExpression=_NEVER)
             case "DeleteItem":
                 return dynamodb.delete_item(**table, Key=key, ConditionExpression=_NEVER)
+            case "BatchGetItem":
+                return dynamodb.batch_get_item(RequestItems={settings().table: {"Keys": [key]}})
             case "BatchWriteItem":
                 delete = [{"DeleteRequest": {"Key": key}}]
                 return dynamodb.batch_write_item(RequestItems={settings().table: delete})
@@ -553,14 +555,20 @@ def _never_joined(tags: Mapping[str, str]) -> bool:
 
 
 _RECORDS = "KeepRecordsAndWhatIsUnavailable"
+_MANIFESTS = "ReadManifestsAndWhatIsUnavailable"
 _STARTS = ("LEEWAY_RETIRE_NODE", "LEEWAY_ADMIT_NODE")
+
+_OF_NOTICES = (
+    *_table("BatchGetItem", "ReadInstances", ("RETIREMENT", "ADMISSION", "INSTANCE")),
+    *_table("PutItem", _RECORDS, ("RETIREMENT", "ADMISSION", "OFFERINGS")),
+    *_table("PutItem", "ClaimWhatOneDoesForAll", ("CLAIM",)),
+    *_table("Query", _MANIFESTS, ("MANIFESTS", "OFFERINGS")),
+)
+"""The calls of the functions that receive notices."""
 
 PROBES: Mapping[str, Sequence[Probe]] = {
     "receive_notice": (
-        *_table("PutItem", _RECORDS, ("INSTANCE", "OFFERINGS")),
-        *_table("Query", _RECORDS, ("INSTANCE", "OFFERINGS")),
-        *_table("PutItem", "ClaimWhatOneDoesForAll", ("CACHE",)),
-        *_table("Query", "ReadManifests", ("MANIFESTS",)),
+        *_OF_NOTICES,
         *_describe(
             "FindInstancesAndWhatIsAnnouncedForThem",
             "DescribeInstanceStatus",
@@ -578,9 +586,10 @@ PROBES: Mapping[str, Sequence[Probe]] = {
     "retire_node": (
         *_keep(
             "KeepRecords",
-            *("INSTANCE", "CHURN", "OFFERINGS", "CACHE", "PROGRESS", "ENDPOINT", "CAPACITY"),
+            *("RETIREMENT", "DETACHED", "CHURN", "OFFERINGS"),
+            *("CACHE", "CLAIM", "PROGRESS", "ENDPOINT", "CAPACITY"),
         ),
-        *_table("Query", "ReadManifestsAndWhatIsUnavailable", ("MANIFESTS", "OFFERINGS")),
+        *_table("Query", _MANIFESTS, ("MANIFESTS", "OFFERINGS")),
         *_groups(
             "Look",
             "DescribeAutoScalingGroups",
@@ -599,7 +608,7 @@ PROBES: Mapping[str, Sequence[Probe]] = {
         _send("RequestNodes"),
     ),
     "admit_node": (
-        *_keep("KeepRecords", "INSTANCE", "ENDPOINT", "POOLS"),
+        *_keep("KeepRecords", "ADMISSION", "ENDPOINT", "POOLS"),
         *_groups("Look", "DescribeLifecycleHooks"),
         *_describe("Look", "DescribeInstances", "DescribeInstanceTypes"),
         _terminate(
@@ -626,14 +635,10 @@ PROBES: Mapping[str, Sequence[Probe]] = {
         _send("WakeTheBuyer"),
     ),
     "reconcile": (
-        *_table("PutItem", _RECORDS, ("INSTANCE", "OFFERINGS")),
-        *_table("Query", _RECORDS, ("INSTANCE", "OFFERINGS")),
-        *_table("PutItem", "ClaimWhatOneDoesForAll", ("CACHE",)),
+        *_OF_NOTICES,
         *_keep("RememberApiServers", "ENDPOINT"),
-        *_table("Query", "ReadManifests", ("MANIFESTS",)),
-        *_table("Query", "ReadLaunchesAndPausedPools", ("LAUNCH", "POOLS")),
+        *_table("Query", "ReadLaunchesAndPausedPools", ("LAUNCH", "MANUALLAUNCH", "POOLS")),
         *_table("BatchWriteItem", "KeepTheIndex", ("INSTANCE",)),
-        *_table("GetItem", "KeepTheIndex", ("INSTANCE",)),
         _by_cluster("ReadByCluster"),
         *_groups("Look", "DescribeAutoScalingGroups", "DescribeLifecycleHooks"),
         *_describe(
@@ -656,7 +661,7 @@ PROBES: Mapping[str, Sequence[Probe]] = {
         _hook("CompleteLifecycleAction", "AnswerHooksOfGroupsTaggedForTheClusters"),
     ),
     "refresh_catalog": (
-        *_keep("KeepTheCatalog", "OFFERINGS"),
+        *_keep("KeepTheCatalog", "CATALOG"),
         *_describe(
             "ReadWhatIsOffered",
             "DescribeAvailabilityZones",
@@ -670,12 +675,13 @@ PROBES: Mapping[str, Sequence[Probe]] = {
         Probe("sqs:GetQueueAttributes", "ReceiveMessages", _queue),
         *_keep(
             "KeepRecords",
-            *("LAUNCH", "PROVISIONING", "CAPACITY", "INSTANCE", "OFFERINGS", "ENDPOINT"),
+            *("LAUNCH", "PROVISIONING", "CAPACITY", "RETIREMENT"),
+            *("ADMISSION", "OFFERINGS", "ENDPOINT"),
         ),
         *_table(
             "Query",
             "ReadLaunchesRequestsAndManifests",
-            ("LAUNCH", "CAPACITY", "OFFERINGS", "MANIFESTS", "POOLS"),
+            ("LAUNCH", "MANUALLAUNCH", "CAPACITY", "OFFERINGS", "MANIFESTS", "POOLS"),
         ),
         *_describe(
             "Look",
@@ -693,7 +699,7 @@ PROBES: Mapping[str, Sequence[Probe]] = {
         _find_api_server(),
         *_start("StartAdmissionsAndRetirements", *_STARTS),
         _by_cluster("ReadByCluster"),
-        *_table("GetItem", "ReadDisruptionBudget", ("CHURN",)),
+        *_table("GetItem", "ReadDisruptionBudgetAndCatalog", ("CHURN", "CATALOG")),
         Probe(
             "eks:DescribeAccessEntry",
             "FindClustersThatRolesJoin",

@@ -2,11 +2,8 @@
 
 from functools import cache, partial
 
-from leeway.aws.capacity_requests import DynamoCapacityRequests
 from leeway.aws.ec2 import Ec2Instances
-from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.aws.provision_queue import SqsMessageVisibility, SqsProvisionNodes
-from leeway.aws.provisioning_records import DynamoProvisioningRecords
 from leeway.catalog.stored import StoredCatalog
 from leeway.catalog.unavailable import UnavailableOfferings
 from leeway.disruption import return_capacity as returning
@@ -29,7 +26,6 @@ from leeway.wiring.clients import (
     logger,
     metrics,
     prepare,
-    records,
     session,
     settings,
     table,
@@ -62,13 +58,10 @@ def _queue() -> SqsProvisionNodes:
 
 
 def _return_capacity() -> returning.ReturnCapacity:
-    dynamodb, name = partial(client, "dynamodb"), settings().table
     return returning.ReturnCapacity(
         returning.Dependencies(
             instances=InstanceIndex(table()),
-            records=records(),
             offerings=UnavailableOfferings(table()),
-            requests=DynamoCapacityRequests(dynamodb, name),
             table=table(),
             pools=configuration(),
             retire_node=retirements(),
@@ -85,16 +78,16 @@ def dependencies(states: ClusterStates) -> Dependencies:
         manifests=configuration(),
         catalog=StoredCatalog(table(), str(session().region_name), clock()),
         states=states,
-        requests=DynamoCapacityRequests(partial(client, "dynamodb"), settings().table),
-        launch_nodes=launch_nodes(settings().table, admissions(), settings().clusters),
+        launch_nodes=launch_nodes(
+            settings().table, admit_node=admissions(), managed=settings().clusters
+        ),
         table=table(),
         groups=Ec2Instances(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
         upcoming=UpcomingPods(
             configuration(),
-            DynamoPoolRecords(partial(client, "dynamodb"), settings().table),
+            table(),
             _templates_in,
         ),
-        records=DynamoProvisioningRecords(partial(client, "dynamodb"), settings().table),
         returns=_return_capacity(),
         events_in=_events_in,
         clock=clock(),

@@ -8,7 +8,6 @@ from typing import Any
 from leeway.aws.autoscaling import AutoScalingWaitingActions
 from leeway.aws.ec2 import Ec2Sweep
 from leeway.aws.launch_templates import Ec2LaunchTemplates
-from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.instances.facts import InstanceIndex
 from leeway.launch.left_launches import LeftLaunches
 from leeway.ports.aws import CloudRefused
@@ -26,7 +25,6 @@ from leeway.wiring.clients import (
     logger,
     metrics,
     prepare,
-    records,
     settings,
     table,
 )
@@ -57,7 +55,7 @@ def reconciliation() -> Reconciliation:
             waiting=AutoScalingWaitingActions(partial(client, "autoscaling", tries=DEFAULT_TRIES)),
             groups=groups(),
             index=InstanceIndex(table()),
-            records=records(),
+            table=table(),
             policies=configuration(),
             receive_notice=receive_notice_with(_NoSchedules()),
             retire_node=retirements(),
@@ -72,14 +70,9 @@ def reconciliation() -> Reconciliation:
 def _launches() -> LeftLaunches:
     return LeftLaunches(
         table=table(),
-        records=records(),
-        admissions=records(),
         admit_node=admissions(),
-        retirements=records(),
         retire_node=retirements(),
         templates=Ec2LaunchTemplates(partial(client, "ec2", tries=DEFAULT_TRIES)),
-        pools=DynamoPoolRecords(partial(client, "dynamodb"), settings().table),
-        claims=table(),
         clock=clock(),
     )
 

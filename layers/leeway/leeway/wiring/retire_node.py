@@ -5,7 +5,6 @@ from dataclasses import asdict
 from functools import cache, partial
 from typing import Any
 
-from leeway.aws.capacity_requests import DynamoCapacityRequests
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.provision_queue import SqsProvisionNodes
 from leeway.capacity_requests import ProvisionNodes
@@ -28,7 +27,6 @@ from leeway.wiring.clients import (
     logger,
     metrics,
     prepare,
-    records,
     session,
     settings,
     table,
@@ -63,7 +61,6 @@ def _provision_nodes() -> ProvisionNodes | None:
 @cache
 def _ports() -> Ports:
     return Ports(
-        records=records(),
         open_cluster=_open_cluster,
         clock=clock(),
         table=table(),
@@ -73,9 +70,6 @@ def _ports() -> Ports:
         # EC2 allows ten CreateTags per second: in a storm the drain does not wait for that.
         instances=Ec2Instances(partial(client, "ec2", tries=FAIL_FAST_TRIES)),
         events=leeway_events(),
-        capacity_requests=DynamoCapacityRequests(
-            partial(client, "dynamodb", tries=FAIL_FAST_TRIES), settings().table
-        ),
         provision_nodes=_provision_nodes(),
         fast_table=table(tries=FAIL_FAST_TRIES),
         telemetry=RetirementTelemetry(logger(), metrics()),
