@@ -26,6 +26,7 @@ from tests.adopt.world import ENTRIES, OBJECTS, ROOT, World, role, running_world
 from tests.aws.stored import TABLE, manifest
 from tests.cli.conftest import drop_clients
 from tests.sandbox.kubernetes.live import restricted_pod, running_cluster
+from tests.template.granted import actions_of
 from tests.template.reached import IAM_NAMES
 
 type Run = Callable[..., tuple[int, str, str]]
@@ -35,7 +36,7 @@ CHANGES = 2 + 3 + len(ENTRIES)
 
 KEY = "AKIAADOPT00000000000"
 POLICY = json.loads((ROOT / "docs" / "adopt-policy.json").read_text())
-GRANTED = {action for statement in POLICY["Statement"] for action in statement["Action"]}
+GRANTED = {action for statement in POLICY["Statement"] for action in actions_of(statement)}
 OF_OTHER_CLUSTERS = {
     "ec2:DescribeSubnets",
     "eks:DescribeUpdate",

@@ -150,8 +150,10 @@ class World:
             scaling.delete_auto_scaling_group(
                 AutoScalingGroupName=group["AutoScalingGroupName"], ForceDelete=True
             )
-            name = group["AutoScalingGroupName"]
-            self.aws.client("ec2").delete_launch_template(LaunchTemplateName=name)
+        self.aws.wait(lambda: not scaling.describe_auto_scaling_groups()["AutoScalingGroups"])
+        ec2 = self.aws.client("ec2")
+        for template in ec2.describe_launch_templates()["LaunchTemplates"]:
+            ec2.delete_launch_template(LaunchTemplateId=template["LaunchTemplateId"])
         for item in table.scan(TableName=TABLE)["Items"]:
             table.delete_item(TableName=TABLE, Key={key: item[key] for key in ("pk", "sk")})
 
