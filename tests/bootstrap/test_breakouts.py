@@ -80,6 +80,9 @@ tricky = st.sampled_from(
     ["true", "no", "1e3", "0x1F", "0777", "1_000", "1.5", "12.30", "2026-11-22", "null", "NaN"]
 )
 values = st.one_of(st.just(""), name, tricky)
+BY_LEEWAY = {"leeway.sh/launched": "true"}
+"""The label with which every node that Leeway launches registers."""
+
 labels = st.dictionaries(
     st.builds(str.__add__, prefix, st.one_of(name, tricky)), values, max_size=5
 )
@@ -160,8 +163,9 @@ def test_labels_and_taints_are_read_back_as_they_were_put_in(
 ) -> None:
     data = with_node(family, labels, taints)
     of_labels, of_taints = registered(family, data)
-    assert of_labels == {key: value for key, value in labels.items() if kubelet_may_set(key)}
-    assert of_labels | dict(data.labels_for_admission) == labels
+    by_kubelet = {key: value for key, value in labels.items() if kubelet_may_set(key)}
+    assert of_labels == by_kubelet | BY_LEEWAY
+    assert of_labels | dict(data.labels_for_admission) == labels | BY_LEEWAY
     assert sorted(of_taints) == sorted((t.key, t.value, t.effect) for t in taints)
 
 
@@ -173,7 +177,7 @@ def test_a_hostile_label_is_refused_or_read_back(family: str, key: str, value: s
     except UserDataError:
         return
     of_labels, of_taints = registered(family, data)
-    assert of_labels | dict(data.labels_for_admission) == {key: value}
+    assert of_labels | dict(data.labels_for_admission) == {key: value} | BY_LEEWAY
     assert of_taints == []
 
 
@@ -190,7 +194,7 @@ def test_a_hostile_taint_is_refused_or_read_back(
         data = with_node(family, {}, [Taint(key, value, effect)])
     except UserDataError:
         return
-    assert registered(family, data) == ({}, [(key, value, effect)])
+    assert registered(family, data) == (BY_LEEWAY, [(key, value, effect)])
 
 
 @given(

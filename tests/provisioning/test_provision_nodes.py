@@ -274,7 +274,8 @@ def test_a_dry_run_reports_and_changes_nothing(buying: Buying) -> None:
     assert report.result.code == "ProvisioningRehearsed"
     assert [one.pod for one in report.without_node] == ["shop/huge-0"]
     assert not buying.fleets.running
-    assert {key for _, key in buying.table.items} == {"WATCHED"}, "no launch intent"
+    written = {key for _, key in buying.table.items}
+    assert written == {f"RETIREMENT#{RETIRING}", "STATUS", "WATCHED"}, "no launch intent"
     assert not buying.events.calls
     assert buying.requests[RETIRING] == request
     assert buying.statuses["prod"].dry_run

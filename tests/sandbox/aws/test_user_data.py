@@ -46,6 +46,7 @@ def test_it_has_the_labels_and_taints_of_its_pool(family: str) -> None:
     assert found.labels == {
         "empty": "",
         "example.com/ring": "inner",
+        "leeway.sh/launched": "true",
         "node.kubernetes.io/role-of-mine": "web",
         "team": "shop",
     }
