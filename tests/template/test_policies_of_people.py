@@ -32,6 +32,22 @@ def test_people_write_their_kinds_of_records_of_their_own_cluster_only(kind: str
             assert not [one for one in POLICIES if writes(one, kind.format(other))]
 
 
+def reads(policy: str, key: str) -> bool:
+    """Whether a policy allows to read an item, or the items of its partition."""
+    query = {
+        "KeyConditionExpression": "pk = :pk",
+        "ExpressionAttributeValues": {":pk": {"S": key}},
+    }
+    item = {"Key": {"pk": {"S": key}, "sk": {"S": "X"}}}
+    return allows(policy, "Query", query) or allows(policy, "GetItem", item)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "{}" in kind])
+def test_people_read_records_of_their_own_cluster_only(kind: str) -> None:
+    for other in ("green", f"{OWN}-2", f"{OWN}2", ""):
+        assert not [one for one in POLICIES if reads(one, kind.format(other))]
+
+
 @pytest.mark.parametrize("attribute", ["open", "cluster"])
 @pytest.mark.parametrize("kind", [kind for kind, writers in KINDS.items() if writers])
 def test_nobody_puts_an_item_into_an_index(kind: str, attribute: str) -> None:
