@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 from leeway.launch.belonging import Subnet
 from leeway.launch.images import Image, ImageVariant, parameters_of
-from leeway.launch.intent import INTENT, JOIN_WITHIN, REPEAT_WITHIN, LaunchOutcome
+from leeway.launch.intent import (
+    INTENT,
+    INTENT_BY_HAND,
+    JOIN_WITHIN,
+    REPEAT_WITHIN,
+    LaunchOutcome,
+)
 from leeway.launch.launch_nodes import MOST_ROUNDS, LaunchNodes
 from leeway.ports.aws import CloudUnavailable
 from leeway.selection.labels import NODEPOOL
@@ -119,6 +125,14 @@ def test_without_spot_capacity_the_same_run_launches_on_demand(
     assert marked
     assert {one.capacity_type for one in marked} == {"spot"}
     assert world.offerings.now("us-east-1", NOW + timedelta(minutes=3)) == frozenset()
+
+
+def test_a_launch_by_hand_writes_nothing_for_other_runs(world: World, catalog: Catalog) -> None:
+    world.fleets.shortages = [Shortage(capacity_type="spot")]
+    by_hand = replace(world.deps, intents=INTENT_BY_HAND, admit_node=None)
+    assert LaunchNodes(by_hand).launch(order(catalog)).complete
+    assert world.offerings.now("us-east-1", NOW) == frozenset()
+    assert {pk for pk, _ in world.table.items} == {"MANUALLAUNCH#prod"}
 
 
 def test_a_pool_of_spot_alone_is_not_launched_on_demand(world: World, catalog: Catalog) -> None:

@@ -389,7 +389,8 @@ class LaunchRun:
             denied |= {pool} if DENIED in codes else set()
         self.denied |= denied
         self.stopped = (*self.stopped, *unanswered(results))
-        in_parallel(self._mark, list(marks.items()), AT_ONCE)
+        if self.deps.admit_node is not None:  # people do not write for other runs
+            in_parallel(self._mark, list(marks.items()), AT_ONCE)
 
     def _mark(self, marked: tuple[Unavailable, str]) -> None:
         """Mark an offering for other runs; this one leaves it out in any case."""
