@@ -363,6 +363,20 @@ def test_a_preference_that_does_not_hold_keeps_no_node() -> None:
     assert decide_returns(snapshot(*nodes, pools=())).returns
 
 
+def test_a_pod_that_has_no_place_while_its_node_drains_keeps_no_other_node() -> None:
+    """The only other node for it has a replica, and its own node is a domain until it has ended."""
+    only = {"only": "web"}
+    spread = Spread(term(HOSTNAME, app="web"), 1)
+    web = hoping(spreads=(spread,), terms=(Requirements.from_labels(only),))
+    stays, goes = (
+        replace(one, node=replace(one.node, labels={**one.node.labels, **only}))
+        for one in (own_node("stays", web), own_node("goes", web))
+    )
+    spare = [own_node(name, spec(1000)) for name in "ab"]
+    found = decide_returns(snapshot(stays, replace(goes, going=True), *spare, pools=()))
+    assert [one.nodes for one in found.returns] == [("a",)]
+
+
 @pytest.mark.parametrize(
     ("change", "returned"),
     [

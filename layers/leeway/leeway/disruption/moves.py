@@ -70,7 +70,8 @@ class Moving:
     @cached_property
     def _plan_for_homeless(self) -> Plan | None:
         """Where they go if no further node goes; None if there are none."""
-        return pack(self.homeless, self._nothing, self.nodes) if self.homeless else None
+        nodes = self._without(())
+        return pack(self.homeless, self._nothing, nodes) if self.homeless else None
 
     @cached_property
     def _without_place(self) -> frozenset[str]:
@@ -91,16 +92,20 @@ class Moving:
         Nodes that go take no pods, but spreads compare them as long as they exist. The pods keep
         the preferences that hold where they are, except for those of the pods `loose`.
         """
-        names = {one.name for one in gone}
-        staying = [one for one in self.nodes if one.name not in names]
-        leaving = [one for one in self.snapshot.own if one.going or one.name in names]
-        nodes = [*staying, *(one.node.closed() for one in leaving)]
         placed = [pod for pod in self.homeless if pod.name not in self._without_place]
         for one in gone:
             for pod in (movable.pod for movable in one.pods):
                 kept = pod.spec if pod.name in loose else self._as_here(pod.spec, one.node)
                 placed.append(Pod(pod.name, kept))
-        return pack(placed, self.offers if launch else self._nothing, nodes, effort=SIMULATED)
+        offers = self.offers if launch else self._nothing
+        return pack(placed, offers, self._without(gone), effort=SIMULATED)
+
+    def _without(self, gone: Collection[OwnNode]) -> tuple[ExistingNode, ...]:
+        """The nodes if some are gone: they and those that go anyway take no pods."""
+        names = {one.name for one in gone}
+        leaving = (one for one in self.snapshot.own if one.going or one.name in names)
+        staying = (one for one in self.nodes if one.name not in names)
+        return (*staying, *(one.node.closed() for one in leaving))
 
     def pays(self, one: OwnNode, broken: int = 0) -> bool:
         """Whether the price of a node is worth the moves of its pods to nodes that stay, if so many
