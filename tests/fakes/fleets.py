@@ -32,12 +32,13 @@ class FleetsInMemory:
     """The Fleets Protocol. `exists` says whether there is a launch template; `free` are the free
     addresses of subnets that have few; `lost` answers never arrive, and `empty` ones name neither
     instances nor errors; `unknown` is the code for a template that does not exist. Instances that
-    have `ended` do not run any more."""
+    have `ended` do not run any more. The ids of instances count from `first`."""
 
     exists: Callable[[str], bool]
     shortages: list[Shortage] = field(default_factory=list)
     free: dict[str, int] = field(default_factory=dict)
     lost: int = 0
+    first: int = 0
     empty: int = 0
     refused: str = ""
     unknown: str = "InvalidLaunchTemplateName.NotFoundException"
@@ -94,7 +95,7 @@ class FleetsInMemory:
         return FleetAnswer(tuple(launched), tuple(errors))
 
     def _instance(self, override: Override, request: FleetRequest) -> FleetInstance:
-        name = f"i-{len(self.running):017x}"
+        name = f"i-{self.first + len(self.running):017x}"
         launched = FleetInstance(name, override.instance_type, override.zone, request.capacity_type)
         self.running[name] = launched
         self.intents[name] = request.tags.get(INTENT_TAG, "")

@@ -1,8 +1,9 @@
 """Two clusters of one stack: what people of one may write changes nothing in the other.
 
-The operator of cluster `blue` writes any item with any attributes that a policy in docs/ allows,
-copies of the records of cluster `prod` among them. The functions run for both clusters. Beside
-that, they run on a table without this operator: all that they do for `prod` must be the same.
+Each operator writes any item with any attributes that a policy in docs/ allows for the own cluster,
+copies of the records of the other one among them; tenants of `blue` create pods. The functions run
+for both clusters. Beside that, they run without the operator and the tenants of `blue`: all that
+they do for `prod` must be the same.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +16,6 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 from leeway.launch.intent import INTENT, INTENT_BY_HAND
-from leeway.launch.launch_run import LaunchOrder
 from leeway.launch.left_launches import LeftLaunches
 from leeway.manifests.configuration import Configuration, StoredManifests
 from leeway.notices.synthetic import EventOrigin
@@ -23,6 +23,7 @@ from leeway.policy.rules import ClusterPolicy
 from leeway.reconciliation.find_lost_events import LostEventSearch, ObservedRegion
 from leeway.retirement.record import RETIREMENT
 from leeway.selection.offers.catalog import Catalog
+from leeway.selection.pods import Pod
 from leeway.table import OPEN, Item
 from leeway_cli.selection.sources import sandbox_catalog
 
@@ -47,7 +48,9 @@ class Stack:
     """The functions of a stack with two clusters, on one table."""
 
     def __init__(self, catalog: Catalog) -> None:
-        self.catalog, self.world, self.of_own = catalog, World(), World()
+        self.catalog, self.world, self.of_own = catalog, World(), World(OWN)
+        self.waiting: list[Pod] = []
+        self.of_own.fleets.first = 1000  # EC2 gives no id twice
         self.table = self.world.table
         self.of_own.deps = replace(self.of_own.deps, table=self.table)
         self.starts, self.receiver, self.account = Starts(), Receiver(), Account()
@@ -77,12 +80,14 @@ class Stack:
             lost = self.search.search(cluster, ClusterPolicy(), ObservedRegion([one]))
             done += [found, lost.findings] if cluster == OTHER else []
         self.of_own.time = self.world.time
-        self.of_own.launch_nodes.launch(LaunchOrder(OWN, (), self.catalog, ()))
+        of_tenants = order(self.catalog, waiting=self.waiting)
+        self.of_own.launch_nodes.launch(replace(of_tenants, cluster=OWN))
+        self.waiting = []
         if launches:
             waiting = pods(1, cpu=90_000)
             done.append(self.world.launch_nodes.launch(order(self.catalog, waiting=waiting)))
         started = [one for one in self.starts.started if one[1] == OTHER]
-        return [*done, started, self.receiver.started, self.of_own.fleets.requests]
+        return [*done, started, self.receiver.started]
 
     def stored(self) -> dict[Any, str | bytes | None]:
         """The items that belong to the other cluster, or to none."""
@@ -90,11 +95,11 @@ class Stack:
         return {key: one.body for key, one in items if OWN not in key[0].split("#")}
 
 
-class Operator(RuleBasedStateMachine):
-    """The operator of a cluster, and the minutes of the functions."""
+class People(RuleBasedStateMachine):
+    """The operators of both clusters, the tenants of one, and the minutes of the functions."""
 
     catalog: Catalog
-    is_allowed: Callable[[str, str, dict[str, Any]], bool] = staticmethod(allows)
+    is_allowed: Callable[[str, str, dict[str, Any], str], bool] = staticmethod(allows)
 
     def __init__(self) -> None:
         super().__init__()
@@ -108,15 +113,27 @@ class Operator(RuleBasedStateMachine):
             [{}, {"cluster": OTHER}, *({"open": key} for key in OPEN.keys(OTHER))]
         ),
         translated=st.booleans(),
+        writer=st.sampled_from([OWN, OWN, OTHER]),
     )
     def write(
-        self, kind: str, cluster: str, copied: int, attributes: dict[str, str], translated: bool
+        self,
+        kind: str,
+        cluster: str,
+        copied: int,
+        attributes: dict[str, str],
+        translated: bool,
+        writer: str,
     ) -> None:
         candidates = list(self._candidates())
         one = candidates[copied % len(candidates)]
         body = one.body.decode(errors="replace") if isinstance(one.body, bytes) else one.body or ""
         body = body.replace(f'"{OTHER}"', f'"{OWN}"') if translated else body
-        self._put(Item((kind.format(cluster), one.key[1]), body, 1, None, attributes))
+        self._put(Item((kind.format(cluster), one.key[1]), body, 1, None, attributes), writer)
+
+    @rule(count=st.integers(1, 3), name=st.sampled_from(["web", "more"]), cpu=st.integers(1, 400))
+    def create_pods(self, count: int, name: str, cpu: int) -> None:
+        """Pods of tenants, with the names of pods of the other cluster among them."""
+        self.attacked.waiting += pods(count, cpu=cpu * 1000, name=name)
 
     @rule(copied=st.integers(0, 20), forged=st.integers(0, 20))
     def launch_by_hand(self, copied: int, forged: int) -> None:
@@ -126,26 +143,30 @@ class Operator(RuleBasedStateMachine):
         named = FORGED.model_copy(
             update={"request": request, "id": ["intent-1", "own"][forged % 2]}
         )
-        self._put(INTENT_BY_HAND.write(named, {}, self.attacked.world.time))
+        self._put(INTENT_BY_HAND.write(named, {}, self.attacked.world.time), OWN)
 
     @rule(receives=st.booleans(), launches=st.booleans())
     def minute(self, receives: bool, launches: bool) -> None:
         done = [one.minute(receives, launches) for one in (self.alone, self.attacked)]
         assert done[1] == done[0]
         assert self.attacked.stored() == self.alone.stored()
+        of_other = self.attacked.world.fleets.requests
+        assert not [one for one in self.attacked.of_own.fleets.requests if one in of_other]
 
     def _candidates(self) -> Iterator[Item]:
         yield from self.attacked.table.items.values()
         yield INTENT_BY_HAND.write(FORGED, {}, self.attacked.world.time)
 
-    def _put(self, item: Item) -> None:
+    def _put(self, item: Item, writer: str) -> None:
         written = {"pk": item.key[0], "sk": item.key[1], "record": item.body, **item.indexed}
         asked = {"Item": {name: {"S": value} for name, value in written.items()}}
-        if any(self.is_allowed(policy, "PutItem", asked) for policy in POLICIES):
+        if any(self.is_allowed(policy, "PutItem", asked, writer) for policy in POLICIES):
             self.attacked.table.items[item.key] = item
+            if writer == OTHER:
+                self.alone.table.items[item.key] = item
 
 
-def run(machine: type[Operator], examples: int) -> None:
+def run(machine: type[People], examples: int) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
@@ -161,15 +182,15 @@ def run(machine: type[Operator], examples: int) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def catalog() -> None:
-    Operator.catalog = sandbox_catalog("us-east-1")
+    People.catalog = sandbox_catalog("us-east-1")
 
 
-def test_whatever_an_operator_writes_nothing_changes_in_the_other_cluster() -> None:
-    run(Operator, 20)
+def test_whatever_people_write_nothing_changes_in_the_other_cluster() -> None:
+    run(People, 20)
 
 
 def test_an_operator_whom_no_policy_limits_changes_the_other_cluster() -> None:
-    class Unlimited(Operator):
+    class Unlimited(People):
         is_allowed = staticmethod(lambda *_: True)
 
     with pytest.raises(AssertionError):

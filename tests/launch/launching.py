@@ -37,8 +37,8 @@ ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
 class World:
     """Every port in memory, and a clock that tests move."""
 
-    def __init__(self) -> None:
-        self.time = NOW
+    def __init__(self, cluster: str = "prod") -> None:
+        self.time, self.cluster = NOW, cluster
         numbers = count(1)
         self.templates = LaunchTemplatesInMemory()
         self.fleets = FleetsInMemory(self.templates.existing.__contains__)
@@ -47,20 +47,20 @@ class World:
         self.starts = Starts()
         self.descriptions: list[frozenset[str]] = []
         self.undescribed = False
-        known = {
+        subnets = {
             f"subnet-{zone[-1]}": Subnet(f"subnet-{zone[-1]}", zone, 900, "vpc-1") for zone in ZONES
         }
-        tags = {name: {"discovery": "prod"} for name in known}
-        tags["sg-1"] = {"discovery": "prod", "kubernetes.io/cluster/prod": "owned"}
-        self.networks = NetworksInMemory(known, tags, {"sg-1": "nodes"})
+        tags = {name: {"discovery": "prod"} for name in subnets}
+        tags["sg-1"] = {"discovery": "prod", f"kubernetes.io/cluster/{cluster}": "owned"}
+        self.networks = NetworksInMemory(subnets, tags, {"sg-1": "nodes"})
         self.images = ImagesInMemory({})
         self.offer_images(ImageVariant("x86_64"), ImageVariant("arm64"))
         self.profiles = InstanceProfilesInMemory({"prod-nodes": ["prod-nodes"]})
-        details = ClusterDetails("prod", "https://prod.example.com", "Q0E=", "10.0.0.0/16")
-        arn = "arn:aws:eks:us-east-1:123456789012:cluster/prod"
-        self.clusters = NodeClustersInMemory(
-            {"prod": NodeCluster(details, "1.34", arn, Network("vpc-1"))}, {"prod": {"prod-nodes"}}
-        )
+        server = f"https://{cluster}.example.com"
+        details = ClusterDetails(cluster, server, "Q0E=", "10.0.0.0/16")
+        arn = f"arn:aws:eks:us-east-1:123456789012:cluster/{cluster}"
+        known = {cluster: NodeCluster(details, "1.34", arn, Network("vpc-1"))}
+        self.clusters = NodeClustersInMemory(known, {cluster: {"prod-nodes"}})
         self.deps = LaunchDependencies(
             sources=NodeSources(self.networks, self.images, self.profiles, self.clusters),
             templates=self.templates,
@@ -92,7 +92,7 @@ class World:
         launched = self.fleets.running[instance]
         return InstanceFacts(
             instance=instance,
-            cluster="prod",
+            cluster=self.cluster,
             private_dns_name=f"{instance}.internal",
             zone=launched.zone,
             instance_type=launched.instance_type,

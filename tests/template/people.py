@@ -1,4 +1,4 @@
-"""The policies in docs/ of people who may work on cluster `blue`, evaluated as the sandbox does."""
+"""The policies in docs/ of people who may work on one cluster, evaluated as the sandbox does."""
 
 import json
 from functools import cache
@@ -40,10 +40,14 @@ KINDS: dict[str, set[str]] = {
 
 
 @cache
-def statements(policy: str) -> list[dict[str, Any]]:
-    """The statements of a policy for cluster `blue`."""
+def statements(policy: str, cluster: str) -> list[dict[str, Any]]:
+    """The statements of a policy for a cluster."""
     text = (DOCS / policy).read_text()
-    for name, value in {"CLUSTER": OWN, "REGION": "us-east-1", "ACCOUNT": "123456789012"}.items():
+    for name, value in {
+        "CLUSTER": cluster,
+        "REGION": "us-east-1",
+        "ACCOUNT": "123456789012",
+    }.items():
         text = text.replace(name, value)
     found: list[dict[str, Any]] = json.loads(text.replace("table/TABLE", "table/leeway"))[
         "Statement"
@@ -51,12 +55,12 @@ def statements(policy: str) -> list[dict[str, Any]]:
     return found
 
 
-def allows(policy: str, action: str, asked: dict[str, Any]) -> bool:
-    """Whether a policy allows a call of DynamoDB."""
+def allows(policy: str, action: str, asked: dict[str, Any], cluster: str = OWN) -> bool:
+    """Whether a policy for a cluster allows a call of DynamoDB."""
     index = asked.get("IndexName")
     resource = f"{TABLE}/index/{index}" if index else TABLE
     context = conditions_of(
         Call("dynamodb", action, "us-east-1", "", {}), json.dumps(asked).encode()
     )
     request = Request(f"dynamodb:{action}", resource, context)
-    return not [*refused(statements(policy), [request])]
+    return not [*refused(statements(policy, cluster), [request])]
