@@ -11,8 +11,6 @@ BIN := .venv/bin
 # SAM builds the layer with the python3.13 of the PATH: that of .venv.
 SAM := PATH="$(CURDIR)/$(BIN):$$PATH" SAM_CLI_TELEMETRY=0 .tools/sam/bin/sam
 UV := $(BIN)/uv --quiet
-# Each test worker and each process of a sandbox would compile all modules again.
-unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: acceptance conformance reasons help setup demo test lint check bench sam-test build deploy pins manifests
 
@@ -24,9 +22,9 @@ setup: .venv/.ready ## create .venv with all dependencies and .venv/bin/leeway
 demo: setup ## send a storm of Spot interruptions to a sandbox and report the result
 	$(BIN)/leeway demo
 
-# Four test files run concurrently, because most of them wait; WORKERS=0: one. Storms of fifty run
+# Eight test files run concurrently, because most of them wait; WORKERS=0: one. Storms of fifty run
 # alone on the machine.
-WORKERS ?= 4
+WORKERS ?= 8
 BY_FILE := --dist loadfile --no-loadscope-reorder
 ALONE := tests/end_to_end/test_storms_with_faults.py
 
