@@ -16,6 +16,7 @@ from leeway.ports.kubernetes import Marks
 from leeway.ports.kubernetes_objects import (
     DO_NOT_DISRUPT,
     RETIRING,
+    Condition,
     Controller,
     Node,
     Pod,
@@ -76,6 +77,9 @@ def to_node(node: NodeObject) -> Node:
         ),
         devices=_devices((node.status.allocatable if node.status else None) or {}),
         version=meta.resourceVersion or "",
+        conditions=tuple(
+            Condition(c.type, c.status, _in_utc(c.lastTransitionTime)) for c in conditions
+        ),
     )
 
 
