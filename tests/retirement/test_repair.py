@@ -78,6 +78,15 @@ def test_a_node_that_has_recovered_is_left_alone() -> None:
     assert fakes.actions.order_of("cordon", "evict", "buy") == []
 
 
+def test_an_instance_whose_node_is_gone_is_left_to_the_search_for_deleted_nodes() -> None:
+    """The API server may have been restored from a backup."""
+    fakes = unhealthy(joins_in=10**9)
+    outcome = retire(fakes)
+    assert (outcome.result, outcome.terminated) == (RetirementResult.DECLINED, False)
+    assert "has no Node any more" in outcome.reason.message
+    assert fakes.actions.ended == []
+
+
 def test_a_cluster_that_loses_its_network_meanwhile_keeps_its_nodes() -> None:
     fakes = unhealthy(ready=0, unready=20)
     outcome = retire(fakes)

@@ -45,6 +45,7 @@ from leeway.retirement.reasons import (
     NODE_NOT_FOUND,
     NODE_PROTECTED,
     REPAIRS_HELD,
+    RETIREMENT_CANCELLED,
 )
 from leeway.retirement.record import INTERRUPTIONS, Retirement, ReturnTerms, latest_end
 
@@ -468,6 +469,10 @@ def _decide_disruption(
     protections = _protections(attempt, cluster, node) if node else []
     decision = decide_disruption(record, policy, protections)
     returns = record.returns
+    if record.kind is NoticeKind.UNHEALTHY_NODE and node is None and not begun:
+        # An API server that was restored from a backup may lack its Node.
+        reason = RETIREMENT_CANCELLED(f"Instance {record.instance} has no Node any more.")
+        return BudgetDecision(BudgetVerdict.DECLINE, reason)
     # An empty node moves no pod: confirm_return sees after the cordon that it is empty.
     empty = returns is not None and returns.pods == 0
     if decision.verdict is not BudgetVerdict.GO or node is None or begun or empty:
@@ -483,7 +488,7 @@ def _decide_repair(
     """Decide about an unhealthy node by a fresh read: since reconcile found it, it may have
     recovered, or the whole cluster may have lost its network."""
     if why_unhealthy(node.conditions) is None:
-        reason = NODE_KEPT(f"Node {node.name} is healthy again.")
+        reason = RETIREMENT_CANCELLED(f"Node {node.name} is healthy again.")
         return BudgetDecision(BudgetVerdict.DECLINE, reason)
     count = cluster.count_nodes()
     unready = count.total - count.ready
