@@ -48,6 +48,7 @@ def test_an_instance_whose_kubelet_is_dead_ends_although_its_pods_are_left() -> 
     fakes = unhealthy(ends_in=10**6)
     outcome = retire(fakes)
     assert (outcome.result, outcome.terminated) == (RetirementResult.INCOMPLETE, True)
+    assert "is terminated, because the time for its drain is over" in outcome.summary.message
     assert outcome.ended_at - NOTICED < timedelta(minutes=12)
     assert not fakes.record.is_open
 
