@@ -195,17 +195,18 @@ PASSED: Mapping[str, tuple[Any, str]] = {
 
 class KubeletConfiguration(KubeletSettings):
     """Kubelet settings of a node. Nodes of the family AL2023 get every other field of the kubelet's
-    configuration too, as it is written here."""
+    configuration too, as it is written here, also one that Leeway does not know: the kubelet logs a
+    field that it does not know, and starts without it."""
 
     model_config = ConfigDict(extra="allow")
 
     @model_validator(mode="after")
-    def _passes_on_what_a_kubelet_reads(self) -> Self:
+    def _passes_on_what_a_kubelet_can_read(self) -> Self:
         for name, value in (self.model_extra or {}).items():
             if name == "registerWithTaints":
                 raise ValueError(f"{name}: expected taints in the NodePool, in spec.template.spec")
             if name not in PASSED:
-                raise ValueError(f"{name}: unknown field{near_miss(name, _FIELDS)}")
+                continue  # a newer kubelet may have the field: a note says that Leeway does not
             kind, words = PASSED[name]
             try:
                 TypeAdapter(kind | None).validate_python(value, strict=True)
@@ -433,10 +434,14 @@ class EC2NodeClass(Manifest):
         if family is AmiFamily.BOTTLEROCKET and self.spec.kubelet.pods_per_core:
             said = "Bottlerocket does not support this setting; use maxPods"
             found.append(Note(("spec", "kubelet", "podsPerCore"), said))
-        if family not in {None, AmiFamily.AL2023}:
-            said = f"ignored: Leeway does not set this on {family}"
-            extra = sorted(self.spec.kubelet.model_extra or {})
-            found += [Note(("spec", "kubelet", name), said) for name in extra]
+        for name in sorted(self.spec.kubelet.model_extra or {}):
+            path = ("spec", "kubelet", name)
+            if family not in {None, AmiFamily.AL2023}:
+                found.append(Note(path, f"ignored: Leeway does not set this on {family}"))
+            elif name not in PASSED:
+                guess = near_miss(name, _FIELDS)
+                said = f"Leeway does not know this field, and nodes get it as it is written{guess}"
+                found.append(Note(path, said))
         if family is AmiFamily.AL2:
             field = "amiFamily" if self.spec.ami_family else "amiSelectorTerms"
             said = "EKS has published no AL2 images since November 2025; use AL2023"
