@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     ConfigDict,
     Field,
     StringConstraints,
@@ -14,6 +15,7 @@ from pydantic import (
 )
 
 from leeway.manifests.base import (
+    NO_PLACEMENT_GROUPS,
     Amount,
     Duration,
     IpAddress,
@@ -326,6 +328,70 @@ class MetadataOptions(Strict):
     """Whether requests need a session token (IMDSv2)."""
 
 
+class ConnectionTracking(Strict):
+    """Timeouts of idle connections that EC2 tracks for security groups, in seconds, on the network
+    interfaces of a launch. Only instance types of the Nitro System have them."""
+
+    tcp_established_timeout: Annotated[int, Field(ge=60, le=432_000)] | None = None
+    """Timeout of established TCP connections."""
+    udp_stream_timeout: Annotated[int, Field(ge=60, le=180)] | None = None
+    """Timeout of UDP flows with more than one request and response."""
+    udp_timeout: Annotated[int, Field(ge=30, le=60)] | None = None
+    """Timeout of other UDP flows."""
+
+    @model_validator(mode="after")
+    def _has_a_timeout(self) -> Self:
+        if not self.model_dump(exclude_none=True):
+            raise ValueError("expected tcpEstablishedTimeout, udpStreamTimeout or udpTimeout")
+        return self
+
+
+def _no_nested_virtualization(value: object) -> object:
+    if value == "enabled":
+        raise ValueError(
+            "expected disabled: Leeway does not know which instance types have it, and launches no "
+            "nodes with nested virtualization"
+        )
+    return value
+
+
+class CpuOptions(Strict):
+    """CPU options of the nodes."""
+
+    nested_virtualization: Annotated[
+        Literal["disabled"] | None, BeforeValidator(_no_nested_virtualization)
+    ] = None
+    """Nested virtualization: Leeway launches no nodes with it."""
+
+
+class NetworkInterface(Strict):
+    """A network interface of a launch."""
+
+    network_card_index: Annotated[int, Field(ge=0)]
+    """Network card."""
+    device_index: Annotated[int, Field(ge=0)]
+    """Index of the interface on its network card."""
+    interface_type: Literal["interface", "efa-only"]
+    """Type of the interface."""
+
+
+def _only_the_primary(interfaces: tuple[NetworkInterface, ...]) -> tuple[NetworkInterface, ...]:
+    primary = {"network_card_index": 0, "device_index": 0, "interface_type": "interface"}
+    if any(one.model_dump() != primary for one in interfaces) or len(interfaces) > 1:
+        raise ValueError(
+            "expected only the primary interface (networkCardIndex 0, deviceIndex 0, interfaceType "
+            "interface): Leeway adds EFAs for pods that request them, and launches no nodes with "
+            "other interfaces"
+        )
+    return interfaces
+
+
+def _no_placement_group(value: object) -> object:
+    if value is not None:
+        raise ValueError(f"expected no placement group: {NO_PLACEMENT_GROUPS}")
+    return value
+
+
 class NodeClassFields(Strict):
     """The fields that all versions of an EC2NodeClass have."""
 
@@ -375,17 +441,16 @@ class EC2NodeClassSpec(NodeClassFields):
     ] = None
     """Capacity reservations of the nodes."""
     network_interfaces: Annotated[
-        Any, NotActedOn("nodes have one network interface, and those of EFAs that pods request")
-    ] = None
-    """Network interfaces of the nodes."""
-    placement_group_selector: Annotated[Any, NotActedOn("placement groups are not supported")] = (
-        None
-    )
-    """Placement group of the nodes."""
-    cpu_options: Annotated[Any, NotActedOn("each node has all vCPUs of its instance type")] = None
-    """Threads of each core, and other CPU options."""
-    connection_tracking: Annotated[Any, NotActedOn("EC2's default timeouts apply")] = None
-    """Timeouts of EC2 connection tracking."""
+        tuple[NetworkInterface, ...], AfterValidator(_only_the_primary)
+    ] = ()
+    """Network interfaces of the nodes: only the primary one. Leeway adds those of EFAs that pods
+    request."""
+    placement_group_selector: Annotated[Any, BeforeValidator(_no_placement_group)] = None
+    """Placement group of the nodes: refused, as Leeway does not support placement groups."""
+    cpu_options: CpuOptions = Field(default_factory=CpuOptions)
+    """CPU options of the nodes."""
+    connection_tracking: ConnectionTracking | None = None
+    """Timeouts of connections that EC2 tracks. Without it, EC2's defaults apply."""
 
     @model_validator(mode="after")
     def _means_one_thing(self) -> Self:
