@@ -14,7 +14,6 @@ from lightkube.utils.quantity import parse_quantity
 
 from leeway.ports.kubernetes import Marks
 from leeway.ports.kubernetes_objects import (
-    DO_NOT_DISRUPT,
     RETIRING,
     Controller,
     Node,
@@ -154,11 +153,10 @@ def _kept_by(meta: ObjectMeta) -> tuple[str, ...]:
 def _protected_until(pod: PodObject) -> datetime | None:
     """Return the end of a pod's protection. Terminating and finished pods are not protected."""
     meta, status = pod.metadata or ObjectMeta(), pod.status
-    annotation = (meta.annotations or {}).get(DO_NOT_DISRUPT, "")
-    if not annotation or meta.deletionTimestamp or (status and status.phase in FINISHED_PHASES):
+    if meta.deletionTimestamp or (status and status.phase in FINISHED_PHASES):
         return None
     started = (status.startTime if status else None) or meta.creationTimestamp
-    return protected_until(annotation, _in_utc(started))
+    return protected_until(meta.annotations, _in_utc(started))
 
 
 def _claims(meta: ObjectMeta, volumes: list[Volume]) -> Iterator[str]:
