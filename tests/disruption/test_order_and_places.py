@@ -94,17 +94,16 @@ def test_empty_drifted_nodes_go_before_those_with_pods_and_need_no_replacement()
 
 def two(quiet: timedelta = timedelta(hours=2)) -> tuple[OwnNode, OwnNode]:
     """A node whose pods fit on the other one, which is quiet for so long."""
-    return own_node("a", spec(1000), quiet=timedelta(hours=2)), own_node(
-        "b", spec(1500), spec(1000), quiet=quiet
-    )
+    small = own_node("a", spec(1000), kind="small", quiet=timedelta(hours=2))
+    return small, own_node("b", spec(1500), spec(1000), quiet=quiet)
 
 
 def test_a_node_inside_its_consolidate_after_takes_no_pods_of_consolidated_nodes() -> None:
     rules = ReturnRules(after=timedelta(hours=1), budgets=())
-    worth = Worth(share=0.9)  # no replacement saves so much
-    assert decide_returns(snapshot(*two(), rules=rules, worth=worth)).returns[0].nodes == ("a",)
-    young = two(quiet=59 * MINUTE)
-    assert not decide_returns(snapshot(*young, rules=rules, worth=worth)).returns
+    assert decide_returns(snapshot(*two(), rules=rules)).returns[0].nodes == ("a",)
+    found = decide_returns(snapshot(*two(quiet=59 * MINUTE), rules=rules))
+    assert not found.returns
+    assert "inside their consolidateAfter, take none: 1." in found.kept["a"].message
 
 
 def test_pods_that_wait_and_pods_of_nodes_that_go_may_come_to_it() -> None:

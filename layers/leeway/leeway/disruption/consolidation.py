@@ -163,7 +163,12 @@ class Replacements:
 
     def _keep(self, one: OwnNode) -> None:
         """Keep a node that was examined, unless a better reason is known."""
-        self.kept.setdefault(one.name, reasons.NOTHING_CHEAPER(node=one.name, pods=len(one.pods)))
+        why = reasons.NOTHING_CHEAPER(node=one.name, pods=len(one.pods))
+        if closed := self.moving.closed:
+            why = why.and_then(
+                f"Nodes that start, or are inside their consolidateAfter, take none: {closed}."
+            )
+        self.kept.setdefault(one.name, why)
 
     def _in_turn(self, known: Sequence[_Draft]) -> Sequence[_Draft]:
         """Return the drafts that are simulated now: the best one, and others that change with the

@@ -62,6 +62,11 @@ class Moving:
         )
 
     @cached_property
+    def closed(self) -> int:
+        """How many nodes take pods that wait, and none of nodes that are consolidated."""
+        return sum(one.name in self._full for one in self._open)
+
+    @cached_property
     def _full(self) -> frozenset[str]:
         own = (one.name for one in self.snapshot.own if self.snapshot.is_full(one))
         return self.snapshot.starting.union(own)
