@@ -18,6 +18,7 @@ from leeway.disruption import reasons
 from leeway.disruption.current_launches import CurrentLaunches
 from leeway.disruption.decide import decide_returns
 from leeway.disruption.drift import CurrentLaunch
+from leeway.disruption.protection import may_move
 from leeway.disruption.rules import DELETED_POOLS_STAY_FOR, OUTDATED, Cause, ReturnRules
 from leeway.disruption.snapshot import (
     NodeReturn,
@@ -377,7 +378,7 @@ def _terms(
     limit = PriceLimit(decision=min(decision.nodes), below=price)
     return ReturnTerms(
         cause=cause,
-        pods=None if cause in OUTDATED else len(one.pods),
+        pods=None if cause in OUTDATED and may_move(one, cause) else len(one.pods),
         forced=rules.is_forced(cause),
         saving=decision.saving / len(decision.nodes),
         optional=cause not in {Cause.EXPIRED, Cause.POOL_DELETED},

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from leeway.policy.rules import OnBlocked
-from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT, Pod
+from leeway.ports.kubernetes_objects import PROTECTS_POD, Pod
 from leeway.reasons import Reason
 from leeway.retirement.pods import (
     Answer,
@@ -294,7 +294,7 @@ def _new_pod(pod: Pod, drain: Drain, terms: Terms, now: datetime, returned: bool
     if stage is Stage.RETURNED and _returned_before(pod, drain):
         stage = Stage.LEFT
     if stage is Stage.PENDING and terms.keeps(pod, now):
-        stage, reason = Stage.BLOCKED, POD_IS_KEPT(annotation=DO_NOT_DISRUPT)
+        stage, reason = Stage.BLOCKED, POD_IS_KEPT(annotation=PROTECTS_POD)
     if lacking := [one.value for one in decision.refusals if one in terms.refused]:
         stage, reason = Stage.FAILED, NEEDS_OPTION(options=" and ".join(lacking))
     seen = PodProgress(
