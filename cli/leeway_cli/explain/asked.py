@@ -99,7 +99,7 @@ def cluster_read(
     """Return a cluster as a run of provision_nodes reads it, except for instances of Auto Scaling
     groups that have not joined. `stored` are the launches and the requests for capacity."""
     from leeway.launch.intent import promised_nodes
-    from leeway.manifests.node_pool import pools_of
+    from leeway.manifests.node_pool import pools_of, without_conflicts
     from leeway.provisioning.demand import (
         ClusterRead,
         demand_of,
@@ -108,13 +108,16 @@ def cluster_read(
     )
 
     (intents, requests), now = stored, state.read_at
-    promised = promised_nodes(intents, pools_of(manifests), catalog)
+    applied, conflicts = without_conflicts(manifests, catalog)
+    for one in conflicts:
+        write_stderr(f"warning: {one}")
+    promised = promised_nodes(intents, pools_of(applied), catalog)
     starting = starting_nodes(state.nodes, state.joined, promised, intents, now)
     of_karpenter, coming = starting_of_karpenter(state.nodes, state.joined, state.claimed, now)
     starting = {**starting, **of_karpenter}
     open_now = [one for one in requests if one.is_open(now)]
     demand = demand_of(state, open_now, starting, promised, coming)
-    return ClusterRead(cluster, manifests, catalog, state, intents, open_now, starting, demand)
+    return ClusterRead(cluster, applied, catalog, state, intents, open_now, starting, demand)
 
 
 def explain_cluster(

@@ -161,6 +161,7 @@ def _order(
     catalog: "Catalog",
 ) -> "LaunchOrder":
     from leeway.launch.launch_run import LaunchOrder
+    from leeway.manifests.node_pool import without_conflicts
     from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, pending_pods
 
     given, running = KubernetesFiles(pods), KubernetesFiles(nodes)
@@ -174,9 +175,11 @@ def _order(
         for document in running.documents
         if document.get("kind") == "Node"
     }
+    applied, conflicts = without_conflicts(manifests, catalog)
+    _warn(conflicts)
     return LaunchOrder(
         cluster=cluster,
-        manifests=manifests,
+        manifests=applied,
         catalog=catalog,
         pods=waiting,
         nodes=running.read_with(given, existing_nodes),

@@ -145,7 +145,7 @@ def _print_table(matches: Sequence[Match], *, wide: bool) -> None:
 
 def _row(match: Match) -> tuple[str, ...]:
     from leeway.selection.labels import ARCH, ON_DEMAND, SPOT
-    from leeway.selection.offers.catalog import INTERFACES
+    from leeway.selection.offers.machines import INTERFACES
 
     allocatable = match.kind.allocatable.printed()
     devices = [

@@ -258,7 +258,8 @@ class AdmitNode:
             check, node = self._find(check, record)
         except API_ERRORS as error:
             return replace(check, problem=f"{type(error).__name__}: {error}"), None
-        expected = ExpectedNode(check.manufacturers or (), record.startup_taints)
+        manufacturers = check.manufacturers or ()
+        expected = ExpectedNode(manufacturers, record.startup_taints, record.promised)
         added = record.taints if node is not None and REGISTERED not in node.labels else ()
         unmet = unmet_conditions(_observed(node, added), expected)
         if node is not None and record.launch is not None:

@@ -57,6 +57,7 @@ class Admission(BaseModel):
     - `launch`: the launch that it is from, None for an instance that Leeway did not launch.
     - `labels`, `taints`: labels and taints that Leeway adds to the node, once it has joined.
     - `startup_taints`: keys of taints that other controllers remove before the node is ready.
+    - `promised`: resources that an overlay promises, and that the node offers when it is ready.
     - `hooks`: the lifecycle hooks that wait for the admission; may be empty.
     - `answer`: the answer for the hooks, None until the admission has ended or if it gives none.
     - `into_pool`: the instance enters the warm pool of its group, where it needs no node.
@@ -78,6 +79,7 @@ class Admission(BaseModel):
     labels: Mapping[str, str] = Field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     startup_taints: tuple[str, ...] = ()
+    promised: tuple[str, ...] = ()
     answer: HookResult | None = None
     into_pool: bool = False
     ended_at: AwareDatetime | None = None
@@ -130,6 +132,7 @@ class AdmissionRequest:
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     startup_taints: tuple[str, ...] = ()
+    promised: tuple[str, ...] = ()
     into_pool: bool = False
 
 
@@ -153,6 +156,7 @@ def repeated_launch_request(stored: Admission, now: datetime) -> AdmissionReques
         labels=stored.labels,
         taints=stored.taints,
         startup_taints=stored.startup_taints,
+        promised=stored.promised,
     )
 
 
@@ -225,6 +229,7 @@ def _new_record(request: AdmissionRequest, facts: InstanceFacts, attempt: int) -
         labels=dict(request.labels),
         taints=request.taints,
         startup_taints=request.startup_taints,
+        promised=request.promised,
         into_pool=request.into_pool,
     )
 

@@ -262,7 +262,10 @@ class _Nodes:
         self._pools = pools
         self._launches = launches
         self._retiring = retiring | {one.instance for one in read.requests}
-        self._offers = Offers(read.catalog)
+        self._offers = {
+            name: Offers(read.catalog, node_class=pool.node_class) for name, pool in pools.items()
+        }
+        self._plain = Offers(read.catalog)
         self._budgets: dict[str, list[PodBudget]] = defaultdict(list)
         for budget in read.state.budgets:
             self._budgets[budget.namespace].append(budget)
@@ -282,7 +285,8 @@ class _Nodes:
 
     def _own_node(self, node: ExistingNode, facts: InstanceFacts, details: NodeDetails) -> OwnNode:
         now = self._read.state.read_at
-        price = self._offers.price(facts.instance_type, facts.zone, facts.capacity_type)
+        offers = self._offers.get(facts.owner.name, self._plain)
+        price = offers.price(facts.instance_type, facts.zone, facts.capacity_type)
         # Without this, nodes that their pods can't use would go and be launched again for ever.
         awaited = not details.pods and facts.instance in self._awaited
         return OwnNode(

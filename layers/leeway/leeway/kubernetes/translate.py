@@ -24,6 +24,7 @@ from leeway.ports.kubernetes_objects import (
 )
 from leeway.printable import printable
 from leeway.retirement.pods import DAEMONSET, FINISHED_PHASES
+from leeway.selection.offers.overlays import is_published_later
 
 # A field that refers to another object may contain any text. In a URL, `a/status` is a subresource
 # and `../pods` another resource; in a field selector, a comma starts another condition.
@@ -80,7 +81,7 @@ def to_node(node: NodeObject) -> Node:
 
 
 def _devices(allocatable: dict[str, str]) -> dict[str, int]:
-    """Return the extended resources of a node's allocatable resources.
+    """Return the extended resources and huge pages of a node's allocatable resources.
 
     Source: Kubernetes documentation, "Resource Management for Pods and Containers": names of
     extended resources are fully qualified and outside kubernetes.io; quantities are integers.
@@ -88,7 +89,7 @@ def _devices(allocatable: dict[str, str]) -> dict[str, int]:
     return {
         name: int(parse_quantity(quantity) or 0)
         for name, quantity in allocatable.items()
-        if "/" in name and not name.partition("/")[0].endswith("kubernetes.io")
+        if is_published_later(name) and not name.partition("/")[0].endswith("kubernetes.io")
     }
 
 

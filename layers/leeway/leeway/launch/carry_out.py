@@ -152,6 +152,7 @@ class IntentExecutor:
             labels=labels,
             taints=intent.taints_for_admission,
             startup_taints=intent.startup_taints,
+            promised=intent.promised,
         )
 
         def begin() -> None:

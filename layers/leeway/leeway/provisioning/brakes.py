@@ -53,26 +53,38 @@ def price_ceiling(
     pools = {node.name: node.pool for node in demand.nodes}
     uncounted = {state.joined.get(one.instance, one.instance) for one in state.claimed}
     moving: dict[str, str] = {}
-    retiring: dict[str, float] = {}
+    retiring: dict[str, tuple[str, float]] = {}
     for one in requests:
         name = state.joined.get(one.instance, one.instance)
         if pools.get(name) and name not in uncounted:
             moving |= dict.fromkeys((p.name for p in demand.moving[one.instance]), one.instance)
-            retiring[one.instance] = prices.of(one.instance_type, one.zone, one.capacity_type)
+            price = prices.of(one.instance_type, one.zone, one.capacity_type)
+            retiring[one.instance] = (pools[name], price)
         uncounted.add(name)
-    replaced = (
-        prices.of_instance(instance)
-        for intent in intents
-        if retiring.keys() & set(intent.replaces)
-        for instance in intent.instances
-    )
-    replacing = max(0.0, sum(retiring.values()) - sum(replaced))
+    replacing: dict[str, float] = defaultdict(float)
+    for pool, price in retiring.values():
+        replacing[pool] += price
+    for intent in intents:
+        if retiring.keys() & set(intent.replaces):
+            replaced = sum(map(prices.of_instance, intent.instances))
+            replacing = _without(replacing, replaced, intent.pool)
     launched = {
         state.joined.get(one.instance, one.instance): prices.of_instance(one)
         for intent in intents
         for one in intent.instances
     }
     return PriceCeiling(most, frozenset(uncounted), moving, replacing, launched)
+
+
+def _without(replacing: Mapping[str, float], price: float, pool: str) -> dict[str, float]:
+    """Subtract the price of what was launched: from its own pool first, and the rest from the
+    others, whose nodes it replaces then."""
+    left = dict(replacing)
+    for name in sorted(left, key=lambda one: one != pool):
+        taken = min(left[name], price)
+        left[name] -= taken
+        price -= taken
+    return left
 
 
 CORDONED = "node.kubernetes.io/unschedulable"
