@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leeway.launch.intent import LaunchOutcome
-from leeway.launch.prices import PriceCeiling, Prices, Room, affordable
+from leeway.launch.prices import PriceCeiling, Prices, SpendingLimit, affordable
 from leeway.manifests.node_pool import pools_of
 from leeway.manifests.reading import read_manifests
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE
@@ -143,20 +143,20 @@ def test_whatever_ec2_launches_keeps_all_limits(
 ) -> None:
     wanted = [planned(f"p-{n}", price) for n, (price, _) in enumerate(nodes)]
     moving = {f"p-{n}" for n, (_, moves) in enumerate(nodes) if moves}
-    rooms = [
-        Room("prod", "", most=cluster, replacing=replacing),
-        Room("prod", "web", most=own, replacing=replacing),
-        Room("prod", "other", most=0.0),
+    limits = [
+        SpendingLimit("prod", "", most=cluster, replacing=replacing),
+        SpendingLimit("prod", "web", most=own, replacing=replacing),
+        SpendingLimit("prod", "other", most=0.0),
     ]
-    found = affordable(wanted, rooms, moving, Prices(usual()))
+    found = affordable(wanted, limits, moving, Prices(usual()))
     dearest = sum(found.below.values())
     replaces = any(pods[0] in moving for pods in found.below)
-    for room in rooms[:2]:
-        assert dearest <= (room.widest if replaces else room.left) + 1e-6
+    for limit in limits[:2]:
+        assert dearest <= (limit.widest if replaces else limit.left) + 1e-6
         if any(pods[0] not in moving for pods in found.below):
-            assert dearest <= room.left + 1e-6
+            assert dearest <= limit.left + 1e-6
     assert bool(found.refused) == (len(found.below) < len(wanted))
-    assert rooms[2] not in found.refused, "a pool without planned nodes refuses none"
+    assert limits[2] not in found.refused, "a pool without planned nodes refuses none"
 
 
 def test_an_unknown_limit_of_leeway_is_an_error_and_a_similar_one_a_warning() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leeway.launch.intent import LaunchOutcome
-from leeway.launch.prices import PriceCeiling, Prices, Room, affordable
+from leeway.launch.prices import PriceCeiling, Prices, SpendingLimit, affordable
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.packing.plan import PlannedNode
@@ -47,15 +47,15 @@ def planned(name: str, price: float | None) -> PlannedNode:
     return replace(sample(), cheapest=cheapest, pods=(name,))
 
 
-def rooms(left: float, replacing: float = 0.0) -> list[Room]:
+def limits(left: float, replacing: float = 0.0) -> list[SpendingLimit]:
     """The room of the cluster."""
-    return [Room("prod", "", most=left, replacing=replacing)]
+    return [SpendingLimit("prod", "", most=left, replacing=replacing)]
 
 
 def left(ceiling: PriceCeiling, nodes: list[ExistingNode]) -> float:
     """What further nodes of the cluster may cost."""
-    (room,) = ceiling.rooms("prod", [], nodes, Prices(usual()))
-    return room.left
+    (found,) = ceiling.spending_limits("prod", [], nodes, Prices(usual()))
+    return found.left
 
 
 PRICES = st.floats(0.001, 50, allow_nan=False)
@@ -69,7 +69,7 @@ def test_whatever_ec2_launches_keeps_the_ceiling(
 ) -> None:
     wanted = [planned(f"p-{n}", price) for n, (price, _) in enumerate(nodes)]
     moving = {f"p-{n}" for n, (_, moves) in enumerate(nodes) if moves}
-    found = affordable(wanted, rooms(left, replacing), moving, Prices(usual()))
+    found = affordable(wanted, limits(left, replacing), moving, Prices(usual()))
     dearest = sum(found.below.values())
     replaces = any(pods[0] in moving for pods in found.below)
     assert dearest <= (max(left, replacing) if replaces else left) + 1e-6
@@ -87,13 +87,13 @@ def test_a_node_of_the_same_price_always_replaces_one_that_retires(
     moved = [planned(f"moved-{n}", price) for n, price in enumerate(retiring)]
     more = [planned(f"p-{n}", price) for n, (price, _) in enumerate(others)]
     moving = {one.pods[0] for one in moved}
-    found = affordable([*more, *moved], rooms(0.0, sum(retiring)), moving, Prices(usual()))
+    found = affordable([*more, *moved], limits(0.0, sum(retiring)), moving, Prices(usual()))
     assert set(found.below) == {one.pods for one in moved}
 
 
 def test_a_node_that_is_too_dear_does_not_keep_cheaper_ones_from_being_launched() -> None:
     wanted = [planned("dear", 5.0), planned("cheap", 0.5)]
-    found = affordable(wanted, rooms(1.0), (), Prices(usual()))
+    found = affordable(wanted, limits(1.0), (), Prices(usual()))
     assert set(found.below) == {("cheap",)}
 
 
@@ -105,7 +105,7 @@ def test_a_type_without_a_price_does_not_escape_the_ceiling() -> None:
     assert prices.of_node(replace(unknown, capacity=Resources({"cpu": 8000}))) == pytest.approx(
         4 * prices.of_node(unknown)
     )
-    assert not affordable([planned("p", None)], rooms(0.01), (), prices).below
+    assert not affordable([planned("p", None)], limits(0.01), (), prices).below
 
 
 def node(name: str, pool: str = "web", **labels: str) -> ExistingNode:

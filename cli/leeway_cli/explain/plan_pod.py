@@ -10,9 +10,9 @@ from leeway.launch.prices import (
     Affordable,
     PriceCeiling,
     Prices,
-    Room,
+    SpendingLimit,
     affordable,
-    within_rooms,
+    within_limit,
 )
 from leeway.reasons import Reason
 from leeway.selection.offers.catalog import Catalog, Unavailable
@@ -78,15 +78,17 @@ def explain_pod(name: str, now: Situation) -> PodPlan:
     pods = {pod.name: pod for pod in now.waiting}
     pod = pods[name]
     prices, ceiling = Prices(now.catalog), now.ceiling or PriceCeiling()
-    rooms = ceiling.rooms(now.cluster, now.pools, [*now.nodes, *now.joining], prices)
-    within = [within_rooms(one, rooms, prices) for one in now.pools]
+    limits = ceiling.spending_limits(now.cluster, now.pools, [*now.nodes, *now.joining], prices)
+    within = [within_limit(one, limits, prices) for one in now.pools]
     plan, full = _plan(now.waiting, now, within), dict[str, Reason]()
-    while refused := _refused(name, affordable(plan.launches, rooms, ceiling.moving, prices), plan):
-        room, why = refused
-        if not room.pool:
+    while refused := _refused(
+        name, affordable(plan.launches, limits, ceiling.moving, prices), plan
+    ):
+        limit, why = refused
+        if not limit.pool:
             return PodPlan(name, reason=why)
         # A pool at its limit in money: provision_nodes plans again with the other pools.
-        full[room.pool] = why
+        full[limit.pool] = why
         plan = _plan(now.waiting, now, [one for one in within if one.name not in full])
     for placement in plan.existing:
         if name in placement.pods:
@@ -96,7 +98,7 @@ def explain_pod(name: str, now: Situation) -> PodPlan:
         if name in launch.pods:
             return PodPlan(name, launch=launch)
     reason = next(one.reason for one in plan.unschedulable if one.pod == name)
-    reason = next(iter(full.values()), _over_limit(pod, rooms, prices, now) or reason)
+    reason = next(iter(full.values()), _over_limit(pod, limits, prices, now) or reason)
     misses = sorted(_misses(pod, reason, now), key=lambda miss: miss.distance)
     return PodPlan(name, reason=reason, misses=tuple(misses))
 
@@ -106,7 +108,7 @@ def _plan(pods: Sequence[Pod], now: Situation, pools: Collection[NodePool]) -> P
     return pack(pods, supply, [*now.nodes, *now.joining])
 
 
-def _refused(pod: str, allowed: Affordable, plan: Plan) -> tuple[Room, Reason] | None:
+def _refused(pod: str, allowed: Affordable, plan: Plan) -> tuple[SpendingLimit, Reason] | None:
     """Return the limit in money that keeps the planned node of a pod from being launched, with the
     reason; None if none does."""
     launch = next((one for one in plan.launches if pod in one.pods), None)
@@ -115,13 +117,15 @@ def _refused(pod: str, allowed: Affordable, plan: Plan) -> tuple[Room, Reason] |
     return next(each for each in allowed.refused.items() if each[0].covers(launch.pool))
 
 
-def _over_limit(pod: Pod, rooms: Sequence[Room], prices: Prices, now: Situation) -> Reason | None:
+def _over_limit(
+    pod: Pod, limits: Sequence[SpendingLimit], prices: Prices, now: Situation
+) -> Reason | None:
     """Return the limit in money that keeps a node for the pod alone from being launched."""
     for node in _plan([pod], now, now.pools).launches:
         price = prices.of_planned(node)
-        for room in rooms:
-            if room.pool == node.pool and price > room.widest:
-                return room.reached(price)
+        for limit in limits:
+            if limit.pool == node.pool and price > limit.widest:
+                return limit.reached(price)
     return None
 
 

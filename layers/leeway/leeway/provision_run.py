@@ -34,6 +34,7 @@ from leeway.provisioning.brakes import (
     LAUNCHES_IN_VAIN,
     price_ceiling,
     remaining_launches,
+    spending,
     vain_launches,
     with_stopped,
     without_place,
@@ -220,6 +221,9 @@ class NodeProvisioning:
             unreadable=tuple(one.reason for one in read.state.unreadable),
             failures=(*failures, *returned.failures),
             capped=any(one.code in BRAKES for one in outcome.reasons),
+            spending=(
+                spending(read, pools, policy.usd_per_hour, outcome.launched) if has_pools else ()
+            ),
             returned=returned,
         )
         return self._with_status(report, policy.dry_run)

@@ -16,6 +16,7 @@ from leeway.instances.owners import OwnerKind
 from leeway.launch.fleets import Offers
 from leeway.launch.images import variant_of
 from leeway.launch.intent import LaunchIntent, nodes_on_the_way
+from leeway.launch.prices import PriceCeiling, Prices, SpendingLimit
 from leeway.manifests.node_pool import NodePool as PoolManifest
 from leeway.manifests.node_pool import pools_of
 from leeway.policy.worth import USUAL, Worth
@@ -91,6 +92,7 @@ class Snapshot:
     - `pools`, `catalog`, `unavailable`, `daemons`: what could be launched instead.
     - `rules`: the rules of each pool by its name; of a pool without rules nothing is given back.
     - `most`: how many nodes the disruption budget of the cluster allows now.
+    - `spending_limits`: what nodes of pools cost that have a limit in money, and the limits.
     """
 
     now: datetime
@@ -104,6 +106,7 @@ class Snapshot:
     daemons: tuple[PodSpec, ...] = ()
     worth: Worth = USUAL
     most: int | None = None
+    spending_limits: tuple[SpendingLimit, ...] = ()
 
     def quiet(self, nodes: Iterable[OwnNode]) -> timedelta:
         """Return for how long no pod has come to any of these nodes or left it."""
@@ -210,7 +213,25 @@ def snapshot_of(
         daemons=tuple(read.state.daemons),
         worth=worth,
         most=most,
+        spending_limits=_spending_limits(read, pools, own_nodes, (*nodes.values(), *coming)),
     )
+
+
+def _spending_limits(
+    read: ClusterRead,
+    pools: Sequence[NodePool],
+    own: Iterable[OwnNode],
+    nodes: Sequence[ExistingNode],
+) -> tuple[SpendingLimit, ...]:
+    """What the nodes of pools cost that have a limit in money, and the limits."""
+    limited = [one for one in pools if one.usd_per_hour is not None]
+    if not limited:
+        return ()
+    going = frozenset(one.name for one in own if one.going)
+    limits = PriceCeiling(uncounted=going).spending_limits(
+        read.cluster, limited, nodes, Prices(read.catalog)
+    )
+    return tuple(one for one in limits if one.pool)
 
 
 INDEXED_WITHIN = timedelta(minutes=3)

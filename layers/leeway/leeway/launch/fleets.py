@@ -186,7 +186,8 @@ class Offers:
             (market.zone, market.capacity_type): (market, available)
             for market, available in table.markets
         }
-        self._plain = {(one.zone, one.capacity_type): one.prices for one in catalog.markets}
+        plain = catalog.for_node_class(NodeClass()).markets
+        self._plain = {(one.zone, one.capacity_type): one.prices for one, _ in plain}
 
     def price(self, instance_type: str, zone: str, capacity_type: str) -> float | None:
         """Return USD per hour, infinity if the price is unknown; None if it is not available."""

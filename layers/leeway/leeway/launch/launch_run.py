@@ -32,12 +32,12 @@ from leeway.launch.prices import (
     ROUNDING,
     PriceCeiling,
     Prices,
-    Room,
+    SpendingLimit,
     affordable,
     ceilings,
     lowest,
     too_dear,
-    within_rooms,
+    within_limit,
 )
 from leeway.launch.resolve_pools import NodeSources, PoolResolver
 from leeway.launch.templates import LaunchTemplates
@@ -202,7 +202,7 @@ class LaunchRun:
         self._gone = self._ended_instances()
         self.prices = Prices(self.order.catalog)
         self._ceiling = self.order.ceiling or PriceCeiling()
-        self._rooms: tuple[Room, ...] | None = None
+        self._spending_limits: tuple[SpendingLimit, ...] | None = None
 
     def _ended_instances(self) -> frozenset[str]:
         """The launched instances without a Node that do not start or run any more: a Spot
@@ -240,9 +240,11 @@ class LaunchRun:
         on_the_way = nodes_on_the_way(self.intents, ended, self._pools, catalog, now)
         overdue = overdue_nodes(self.intents, ended, self._pools, catalog, now)
         nodes, limits = [*self._nodes(on_the_way), *overdue], self.order.price_limits
-        if self._rooms is None:
+        if self._spending_limits is None:
             cluster = self.order.cluster
-            self._rooms = self._ceiling.rooms(cluster, self._pools, nodes, self.prices)
+            self._spending_limits = self._ceiling.spending_limits(
+                cluster, self._pools, nodes, self.prices
+            )
         pools = [pool for one in self._settings if (pool := self._open(one)) is not None]
         supply = self.supplies.of(pools, catalog, self.unavailable, self.order.daemons)
         self.dear = frozenset()
@@ -291,12 +293,12 @@ class LaunchRun:
             return None
         zones = Requirements([Requirement.of(ZONE, "In", list(choice.by_zone))])
         pool = settings.template.pool
-        within = within_rooms(pool, self.rooms(), self.prices)
+        within = within_limit(pool, self.spending_limits(), self.prices)
         return replace(within, requirements=within.requirements.intersection(zones))
 
-    def rooms(self) -> tuple[Room, ...]:
+    def spending_limits(self) -> tuple[SpendingLimit, ...]:
         """Return what further nodes may cost, after those that this run has launched."""
-        return tuple(room.after(self.spent) for room in self._rooms or ())
+        return tuple(limit.after(self.spent) for limit in self._spending_limits or ())
 
     def prepare(self, plan: Plan) -> tuple[PreparedLaunch, ...]:
         """Prepare the launches of a plan; pools that cannot be launched from become blocked."""
@@ -334,13 +336,13 @@ class LaunchRun:
         """
         given = list(groups)
         wanted = (node for group in given for node in group.nodes)
-        allowed = affordable(wanted, self.rooms(), self._ceiling.moving, self.prices)
+        allowed = affordable(wanted, self.spending_limits(), self._ceiling.moving, self.prices)
         open_pools = {group.pool.name for group in given if allowed.keep(group.nodes)}
-        for room, reason in allowed.refused.items():
-            if not room.pool:
+        for limit, reason in allowed.refused.items():
+            if not limit.pool:
                 self.capped = reason
-            elif room.pool not in open_pools:
-                self.blocked[room.pool] = reason
+            elif limit.pool not in open_pools:
+                self.blocked[limit.pool] = reason
         for group in given:
             if nodes := allowed.keep(group.nodes):
                 yield replace(group, nodes=nodes), lowest(allowed.below, nodes)
@@ -446,8 +448,8 @@ class LaunchRun:
         each with the reason. The plan does not know these nodes, and would name the mismatch with
         another pool."""
         without = {one.pod for one in plan.unschedulable}
-        rooms = {room.pool: room for room in self.rooms() if room.pool}
-        pools = [one for one in self._pools if one.name in self.blocked or one.name in rooms]
+        limits = {one.pool: one for one in self.spending_limits() if one.pool}
+        pools = [one for one in self._pools if one.name in self.blocked or one.name in limits]
         if not without or not pools:
             return {}
         pods = [pod for pod in self.order.pods if pod.name in without]
@@ -456,10 +458,10 @@ class LaunchRun:
         possible = pack(pods, supply, proceed=lambda: False)
         found = dict[str, Reason]()
         for node in possible.launches:
-            price, room = self.prices.of_planned(node), rooms.get(node.pool)
+            price, limit = self.prices.of_planned(node), limits.get(node.pool)
             reason = self.blocked.get(node.pool)
-            if reason is None and room is not None and price > room.widest + ROUNDING:
-                reason = room.reached(price)
+            if reason is None and limit is not None and price > limit.widest + ROUNDING:
+                reason = limit.reached(price)
             found |= dict.fromkeys(node.pods, reason) if reason is not None else {}
         return found
 

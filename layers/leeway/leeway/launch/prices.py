@@ -120,8 +120,8 @@ class Prices:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """What the nodes of a pool, or of a cluster, may cost in USD per hour.
+class SpendingLimit:
+    """What the nodes of a pool, or of a cluster, may cost in USD per hour at most.
 
     `pool` is the name of the pool, empty for all nodes of Leeway's pools in the `cluster`. Nodes
     cost `used` of `most`. Nodes for pods that move may cost `replacing` in any case: as much as the
@@ -148,8 +148,8 @@ class Room:
         """Whether nodes of a pool count."""
         return self.pool in {"", pool}
 
-    def after(self, launched: Mapping[str, float]) -> "Room":
-        """Return the room after nodes were launched for these prices, by pool."""
+    def after(self, launched: Mapping[str, float]) -> "SpendingLimit":
+        """Return the limit after nodes were launched for these prices, by pool."""
         price = sum(each for pool, each in launched.items() if self.covers(pool))
         return replace(self, used=self.used + price, replacing=max(0.0, self.replacing - price))
 
@@ -164,12 +164,12 @@ class Room:
         )
 
 
-def within_rooms(pool: NodePool, rooms: Iterable[Room], prices: Prices) -> NodePool:
+def within_limit(pool: NodePool, limits: Iterable[SpendingLimit], prices: Prices) -> NodePool:
     """Return the pool with the types of which one node is within its limit in money: a smaller node
     may fit where a larger one is cheaper for each pod."""
-    for room in rooms:
-        if room.pool == pool.name:
-            dear = prices.dearer_than(room.widest + ROUNDING, pool.requirements)
+    for limit in limits:
+        if limit.pool == pool.name:
+            dear = prices.dearer_than(limit.widest + ROUNDING, pool.requirements)
             if dear:
                 asked = Requirements([Requirement.of(INSTANCE_TYPE, "NotIn", dear)])
                 return replace(pool, requirements=pool.requirements.intersection(asked))
@@ -196,23 +196,26 @@ class PriceCeiling:
     replacing: Mapping[str, float] = field(default_factory=dict)
     launched: Mapping[str, float] = field(default_factory=dict)
 
-    def rooms(
+    def spending_limits(
         self,
         cluster: str,
         pools: Iterable[NodePool],
         nodes: Iterable[ExistingNode],
         prices: Prices,
-    ) -> tuple[Room, ...]:
-        """Return the room of the cluster and of each pool with a limit, besides these nodes."""
+    ) -> tuple[SpendingLimit, ...]:
+        """Return the limit of the cluster and of each pool that has one, with what these nodes
+        cost."""
         used: dict[str, float] = defaultdict(float)
         for one in nodes:
             if one.pool and one.name not in self.uncounted:
                 used[one.pool] += self.launched.get(one.name) or prices.of_node(one)
         total, replacing = sum(used.values()), sum(self.replacing.values())
         return (
-            Room(cluster, "", self.most, total, replacing),
+            SpendingLimit(cluster, "", self.most, total, replacing),
             *(
-                Room(cluster, one.name, most, used[one.name], self.replacing.get(one.name, 0.0))
+                SpendingLimit(
+                    cluster, one.name, most, used[one.name], self.replacing.get(one.name, 0.0)
+                )
                 for one in pools
                 if (most := one.usd_per_hour) is not None
             ),
@@ -221,12 +224,12 @@ class PriceCeiling:
 
 @dataclass(frozen=True, slots=True)
 class Affordable:
-    """The planned nodes that the rooms allow. What EC2 launches for one of them is billed with less
-    than its value in `below`, in USD per hour, so that all together keep within the rooms.
-    `refused` has the reason for each room that has no place for a node."""
+    """The planned nodes that limits in money allow. What EC2 launches for one of them is billed
+    with less than its value in `below`, in USD per hour, so that all together keep the limits.
+    `refused` has the reason for each limit that has no room for a node."""
 
     below: Mapping[tuple[str, ...], float] = field(default_factory=dict)
-    refused: Mapping[Room, Reason] = field(default_factory=dict)
+    refused: Mapping[SpendingLimit, Reason] = field(default_factory=dict)
 
     def keep(self, nodes: Sequence[PlannedNode]) -> tuple[PlannedNode, ...]:
         """Return those of some nodes that are allowed."""
@@ -235,11 +238,11 @@ class Affordable:
 
 def affordable(
     nodes: Iterable[PlannedNode],
-    rooms: Sequence[Room],
+    limits: Sequence[SpendingLimit],
     moving: Collection[str],
     prices: Prices,
 ) -> Affordable:
-    """Return which planned nodes may be launched within all rooms that cover their pools.
+    """Return which planned nodes may be launched within all limits that cover their pools.
 
     Nodes for `moving` pods come first. A node that is too dear does not keep others from being
     launched.
@@ -247,38 +250,40 @@ def affordable(
     planned = [(one, prices.of_planned(one)) for one in nodes]
     replacements = [each for each in planned if any(pod in moving for pod in each[0].pods)]
     others = [each for each in planned if each not in replacements]
-    spent, counts = dict.fromkeys(rooms, 0.0), dict.fromkeys(rooms, 0)
+    spent, counts = dict.fromkeys(limits, 0.0), dict.fromkeys(limits, 0)
     kept: list[tuple[PlannedNode, float]] = []
-    refused: dict[Room, float] = {}
+    refused: dict[SpendingLimit, float] = {}
     for candidates, replaces in ((replacements, True), (others, False)):
         for node, price in candidates:
-            own = [room for room in rooms if room.covers(node.pool)]
-            most = {room: room.widest if replaces else room.left for room in own}
+            own = [limit for limit in limits if limit.covers(node.pool)]
+            most = {limit: limit.widest if replaces else limit.left for limit in own}
             full = next((r for r in own if spent[r] + price > most[r] + ROUNDING), None)
             if full is not None:
                 refused[full] = min(price, refused.get(full, inf))
                 continue
             kept.append((node, price))
-            for room in own:
-                spent[room] += price
-                counts[room] += 1
+            for limit in own:
+                spent[limit] += price
+                counts[limit] += 1
     spare = {
-        room: max(0.0, (room.left if spent[room] <= room.left else room.widest) - spent[room])
-        / max(counts[room], 1)
-        for room in rooms
+        limit: max(0.0, (limit.left if spent[limit] <= limit.left else limit.widest) - spent[limit])
+        / max(counts[limit], 1)
+        for limit in limits
     }
     below = {
         node.pods: _below(
-            node, price + min((spare[r] for r in rooms if r.covers(node.pool)), default=inf), prices
+            node,
+            price + min((spare[r] for r in limits if r.covers(node.pool)), default=inf),
+            prices,
         )
         for node, price in kept
     }
-    return Affordable(below, {room: room.reached(price) for room, price in refused.items()})
+    return Affordable(below, {limit: limit.reached(price) for limit, price in refused.items()})
 
 
 def _below(node: PlannedNode, most: float, prices: Prices) -> float:
     """Without a price, the offering itself must not be excluded: its estimate is within the
-    room."""
+    limit."""
     return inf if prices.published(node) is None else nextafter(most + ROUNDING, inf)
 
 
