@@ -13,7 +13,7 @@ from leeway_cli import options
 from leeway_cli.completion import nodes as complete_nodes
 from leeway_cli.drain.command import node_name
 from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors, kubernetes_errors
-from leeway_cli.manifests.files import FilesOption, read_files
+from leeway_cli.manifests.files import FilesOption, read_files, with_overlays
 from leeway_cli.output import Format, FormatOption, print_json, write_stderr
 from leeway_cli.selection.sources import RegionOption, SandboxOption, find_catalog
 from leeway_cli.stack import DEFAULT_STACK, StackOption, cluster_name, find_stack
@@ -99,7 +99,7 @@ def cluster_read(
     """Return a cluster as a run of provision_nodes reads it, except for instances of Auto Scaling
     groups that have not joined. `stored` are the launches and the requests for capacity."""
     from leeway.launch.intent import promised_nodes
-    from leeway.manifests.node_pool import pools_of, without_conflicts
+    from leeway.manifests.node_pool import pools_of
     from leeway.provisioning.demand import (
         ClusterRead,
         demand_of,
@@ -108,9 +108,7 @@ def cluster_read(
     )
 
     (intents, requests), now = stored, state.read_at
-    applied, conflicts = without_conflicts(manifests, catalog)
-    for one in conflicts:
-        write_stderr(f"warning: {one}")
+    applied = with_overlays(manifests, catalog)
     promised = promised_nodes(intents, pools_of(applied), catalog)
     starting = starting_nodes(state.nodes, state.joined, promised, intents, now)
     of_karpenter, coming = starting_of_karpenter(state.nodes, state.joined, state.claimed, now)

@@ -10,7 +10,7 @@ import typer
 
 from leeway_cli import options
 from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors, kubernetes_errors
-from leeway_cli.manifests.files import FilesOption, read_pools
+from leeway_cli.manifests.files import FilesOption, read_pools, with_overlays
 from leeway_cli.options import parse_duration
 from leeway_cli.output import Format, FormatOption, print_json, write_stderr
 from leeway_cli.selection.sources import KubernetesFiles, RegionOption, find_catalog
@@ -161,7 +161,6 @@ def _order(
     catalog: "Catalog",
 ) -> "LaunchOrder":
     from leeway.launch.launch_run import LaunchOrder
-    from leeway.manifests.node_pool import without_conflicts
     from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, pending_pods
 
     given, running = KubernetesFiles(pods), KubernetesFiles(nodes)
@@ -175,11 +174,9 @@ def _order(
         for document in running.documents
         if document.get("kind") == "Node"
     }
-    applied, conflicts = without_conflicts(manifests, catalog)
-    _warn(conflicts)
     return LaunchOrder(
         cluster=cluster,
-        manifests=applied,
+        manifests=with_overlays(manifests, catalog),
         catalog=catalog,
         pods=waiting,
         nodes=running.read_with(given, existing_nodes),

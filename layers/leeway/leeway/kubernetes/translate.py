@@ -24,7 +24,6 @@ from leeway.ports.kubernetes_objects import (
 )
 from leeway.printable import printable
 from leeway.retirement.pods import DAEMONSET, FINISHED_PHASES
-from leeway.selection.offers.overlays import is_published_later
 
 # A field that refers to another object may contain any text. In a URL, `a/status` is a subresource
 # and `../pods` another resource; in a field selector, a comma starts another condition.
@@ -80,6 +79,10 @@ def to_node(node: NodeObject) -> Node:
     )
 
 
+HUGE_PAGES = "hugepages-"
+"""The prefix of huge pages, which a node offers when its kubelet has found them."""
+
+
 def _devices(allocatable: dict[str, str]) -> dict[str, int]:
     """Return the extended resources and huge pages of a node's allocatable resources.
 
@@ -89,7 +92,8 @@ def _devices(allocatable: dict[str, str]) -> dict[str, int]:
     return {
         name: int(parse_quantity(quantity) or 0)
         for name, quantity in allocatable.items()
-        if is_published_later(name) and not name.partition("/")[0].endswith("kubernetes.io")
+        if name.startswith(HUGE_PAGES)
+        or ("/" in name and not name.partition("/")[0].endswith("kubernetes.io"))
     }
 
 

@@ -252,11 +252,15 @@ class TypeTable:
         """Each with the types that are available there."""
         self._built: dict[int, InstanceType] = {}
         self._fixed = {REGION: catalog.region, **_system(node_class)}
-        promising = (one for one in reversed(node_class.overlays) if one.capacity)
-        self._promised = [(one.capacity, self.reach(one)) for one in promising]
 
     def __len__(self) -> int:
         return len(self.catalog.names)
+
+    @cached_property
+    def _promised(self) -> list[tuple[Resources, int]]:
+        """What overlays promise, and of which types, the first that counts last."""
+        promising = (one for one in reversed(self.node_class.overlays) if one.capacity)
+        return [(one.capacity, self.reach(one)) for one in promising]
 
     @property
     def all(self) -> int:
