@@ -77,6 +77,8 @@ def explain_pod(name: str, now: Situation) -> PodPlan:
     """
     pods = {pod.name: pod for pod in now.waiting}
     pod = pods[name]
+    if pod.spec.unmet is not None:
+        return PodPlan(name, reason=pod.spec.unmet)
     prices, ceiling = Prices(now.catalog), now.ceiling or PriceCeiling()
     limits = ceiling.spending_limits(now.cluster, now.pools, [*now.nodes, *now.joining], prices)
     within = [within_limit(one, limits, prices) for one in now.pools]
