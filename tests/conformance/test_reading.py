@@ -9,6 +9,7 @@ from leeway.clock import SystemClock
 from leeway.kubernetes.cluster_states import KubernetesClusterStates
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.kubeconfig import kubeconfig_cluster, kubeconfig_connection
+from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 from leeway.kubernetes.list_watch import WatchRequest, events_in
 from leeway.kubernetes.unscheduled_pods import PODS, SELECTION, HttpPodWatches
 from leeway.pod_watch.burst import needs_new_node
@@ -19,6 +20,7 @@ from leeway.provisioning.cluster_state import ClusterState
 from leeway_sandbox.real_cluster.target import RealCluster
 from lightkube.codecs import from_dict
 from lightkube.resources.core_v1 import Node, Pod
+from lightkube.types import PatchType
 
 from tests.conformance.conftest import Conformance
 from tests.end_to_end.environment import until
@@ -88,6 +90,37 @@ def test_a_settled_cluster_is_read_by_lists_and_then_by_watches(
         return not any(name.startswith(f"{env.namespace}/settled-") for name in left)
 
     until(gone, 60)
+
+
+def test_what_a_device_plugin_offers_is_read(env: Conformance, connection: Connection) -> None:
+    """A NodeOverlay promises it, and admission waits until the node offers it."""
+    (node, *_) = env.kube.list(Node)
+    name = str(node.metadata and node.metadata.name)
+    offered: dict[str, str | None] = {"smarter-devices/fuse": "20", "hugepages-2Mi": "4Mi"}
+
+    def offer(amounts: dict[str, str | None]) -> None:
+        patch = {"status": dict.fromkeys(("capacity", "allocatable"), amounts)}
+        env.kube.patch(Node.Status, name, patch, patch_type=PatchType.MERGE)
+
+    cluster = LightkubeCluster(connection, SystemClock())
+    offer(offered)
+    try:
+        found = cluster.node(name)
+        assert found is not None
+        assert (
+            found.devices.items() >= {"smarter-devices/fuse": 20, "hugepages-2Mi": 4 << 20}.items()
+        )
+        state = KubernetesClusterStates(lambda _: connection, SystemClock()).read("c")
+        (allocatable,) = [one.allocatable for one in state.nodes if one.name == name]
+        assert (allocatable.of("smarter-devices/fuse"), allocatable.of("hugepages-2Mi")) == (
+            20,
+            4 << 20,
+        )
+    finally:
+        offer(dict.fromkeys(offered))
+    after = cluster.node(name)
+    assert after is not None
+    assert "smarter-devices/fuse" not in after.devices
 
 
 def movable(state: ClusterState) -> list[str]:

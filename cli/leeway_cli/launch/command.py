@@ -10,7 +10,7 @@ import typer
 
 from leeway_cli import options
 from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors, kubernetes_errors
-from leeway_cli.manifests.files import FilesOption, read_pools
+from leeway_cli.manifests.files import FilesOption, read_pools, with_overlays
 from leeway_cli.options import parse_duration
 from leeway_cli.output import Format, FormatOption, print_json, write_stderr
 from leeway_cli.selection.sources import KubernetesFiles, RegionOption, find_catalog
@@ -176,7 +176,7 @@ def _order(
     }
     return LaunchOrder(
         cluster=cluster,
-        manifests=manifests,
+        manifests=with_overlays(manifests, catalog),
         catalog=catalog,
         pods=waiting,
         nodes=running.read_with(given, existing_nodes),

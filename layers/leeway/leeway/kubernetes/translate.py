@@ -82,8 +82,12 @@ def to_node(node: NodeObject) -> Node:
     )
 
 
+HUGE_PAGES = "hugepages-"
+"""The prefix of huge pages, which a node offers when its kubelet has found them."""
+
+
 def _devices(allocatable: dict[str, str]) -> dict[str, int]:
-    """Return the extended resources of a node's allocatable resources.
+    """Return the extended resources and huge pages of a node's allocatable resources.
 
     Source: Kubernetes documentation, "Resource Management for Pods and Containers": names of
     extended resources are fully qualified and outside kubernetes.io; quantities are integers.
@@ -91,7 +95,8 @@ def _devices(allocatable: dict[str, str]) -> dict[str, int]:
     return {
         name: int(parse_quantity(quantity) or 0)
         for name, quantity in allocatable.items()
-        if "/" in name and not name.partition("/")[0].endswith("kubernetes.io")
+        if name.startswith(HUGE_PAGES)
+        or ("/" in name and not name.partition("/")[0].endswith("kubernetes.io"))
     }
 
 

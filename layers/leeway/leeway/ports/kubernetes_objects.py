@@ -133,8 +133,8 @@ class Node:
 
     - `provider_id`: ends in the id of the instance, as in `aws:///eu-west-1a/i-0abc1234`.
     - `ready`: its Ready condition is True.
-    - `devices`: allocatable extended resources → count, as `nvidia.com/gpu`. A count of 0 says that
-      the device is not usable yet.
+    - `devices`: allocatable extended resources → count, as `nvidia.com/gpu`, and huge pages in
+      bytes. A count of 0 says that the device is not usable yet.
     - `version`: its resourceVersion.
     """
 
