@@ -14,6 +14,7 @@ import numpy as np
 
 from leeway.reasons import Reason
 from leeway.selection.labels import INITIALIZED, JOINED
+from leeway.selection.on_demand import Balances
 from leeway.selection.packing.binding import ORDERS, Order
 from leeway.selection.packing.new_nodes import NewNode
 from leeway.selection.packing.plan import Placement, Plan, Unschedulable
@@ -272,7 +273,8 @@ class Draft:
 
     def plan(self) -> Plan:
         """Return the plan of all assignments."""
-        launched, rejected = make_requests(self._new, self._classifier)
+        balances = Balances.among(self._base_supply.pools, self._nodes)
+        launched, rejected = make_requests(self._new, self._classifier, balances)
         prices = [node.cheapest.price for node in launched]
         unplaced = [
             Unschedulable(name, why or _not_planned(name)) for name, why in self._unplaced.items()
