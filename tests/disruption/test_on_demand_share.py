@@ -1,6 +1,6 @@
 """The on-demand share of a pool: launches and returns keep it, and restore it after interruptions.
 
-Capacity is the CPU that nodes offer to pods.
+Capacity is the number of vCPUs.
 """
 
 import random
@@ -37,7 +37,7 @@ def missing(plan: Plan, pool: NodePool, *nodes: ExistingNode) -> int:
     """The millicores that the pool misses after a plan."""
     found = Balances.among([pool], nodes)
     for new in plan.launches:
-        offering, cpu = new.cheapest.offering, new.cheapest.type.allocatable.of("cpu")
+        offering, cpu = new.cheapest.offering, new.cheapest.type.capacity.of("cpu")
         found = found.plus(new.pool, offering.capacity_type, cpu)
     return found.missing(pool.name)
 
@@ -67,9 +67,9 @@ def test_as_many_new_nodes_are_on_demand_as_the_share_requires(percent: int) -> 
     plan = planned(pods("web", 10, WEB), pool)
     assert missing(plan, pool) == 0
     lasting = [new for new in plan.launches if new.cheapest.offering.capacity_type != SPOT]
-    total = sum(new.cheapest.type.allocatable.of("cpu") for new in plan.launches)
-    largest = max(new.cheapest.type.allocatable.of("cpu") for new in plan.launches)
-    cpu = sum(new.cheapest.type.allocatable.of("cpu") for new in lasting)
+    total = sum(new.cheapest.type.capacity.of("cpu") for new in plan.launches)
+    largest = max(new.cheapest.type.capacity.of("cpu") for new in plan.launches)
+    cpu = sum(new.cheapest.type.capacity.of("cpu") for new in lasting)
     assert cpu < total * percent / 100 + largest
     for new in lasting:
         assert {choice.capacity_type for choice in new.choices} == {"on-demand"}
@@ -115,7 +115,7 @@ def test_an_empty_on_demand_node_stays_while_the_share_needs_it() -> None:
     found = decide_returns(given)
     assert found.returns == ()
     assert found.kept["a"].code == "OnDemandShare"
-    assert "of the 8 CPUs of pool plain 4 have to be: it has 4" in found.kept["a"].message
+    assert "of the 8 vCPUs of pool plain 4 have to be: it has 4" in found.kept["a"].message
 
 
 def test_pods_move_from_spot_to_an_on_demand_node_that_stays() -> None:
@@ -147,7 +147,7 @@ def test_a_spot_node_is_replaced_if_the_share_misses_capacity() -> None:
     )
     (one,) = decide_returns(given).returns
     assert (one.nodes, one.cause, one.replaced) == (("a",), Cause.DRIFTED, True)
-    assert "the on-demand share of the pool misses 4 CPUs" in one.reason.message
+    assert "the on-demand share of the pool misses 4 vCPUs" in one.reason.message
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from leeway.disruption.protection import (
     Allowances,
     against_consolidation,
     may_be_forced,
+    may_move,
     why_not_consolidated,
     why_protected,
 )
@@ -71,9 +72,10 @@ class _Run:
         self.kept: dict[str, Reason] = {}
 
     def replace_outdated(self) -> None:
-        """Replace nodes that have expired or drifted, or whose pool was deleted, the oldest
-        first."""
-        for one in sorted([*self.free, *self.forced], key=lambda each: each.created_at):
+        """Replace nodes that have expired or drifted, or whose pool was deleted: the empty ones
+        first, which have nothing to replace, so that no pod moves to them; then the oldest."""
+        outdated = [*self.free, *self.forced]
+        for one in sorted(outdated, key=lambda each: (bool(each.pods), each.created_at)):
             rules = self._snapshot.rules[one.pool]
             if rules.deleted_at is not None:
                 reason = reasons.POOL_DELETED(node=one.name, pool=one.pool, at=rules.deleted_at)
@@ -144,7 +146,7 @@ class _Run:
                 if not plan.unschedulable and after.missing(pool) < shares.missing(pool):
                     drift = (
                         "It is Spot, and the on-demand share of the pool misses "
-                        f"{printed('cpu', shares.missing(pool))} CPUs."
+                        f"{printed('cpu', shares.missing(pool))} vCPUs."
                     )
                     reason = reasons.NODE_DRIFTED(node=one.name, pool=pool, drift=drift)
                     self._take(one, Cause.DRIFTED, reason, replaced=True)
@@ -175,7 +177,7 @@ class _Run:
         replaced: bool = False,
     ) -> bool:
         decided = NodeReturn((one.name,), cause, reason, saving, len(one.pods), replaced)
-        if refused := self._allowances.take(one.pool, cause):
+        if refused := self._allowances.take(one.pool, cause, may_move(one, cause)):
             self.kept[one.name] = refused
             self.waiting.append(decided)
         else:

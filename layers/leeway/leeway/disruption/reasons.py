@@ -85,6 +85,11 @@ NODE_IS_PROTECTED = ReasonCode(
 POD_IS_PROTECTED = ReasonCode(
     "PodIsProtected", "Pod {pod} on node {node} has the annotation {annotation}: it is kept."
 )
+POD_HAS_DEVICES = ReasonCode(
+    "PodHasDevices",
+    "Pod {pod} on node {node} has device claims (resourceClaims), and Leeway does not know which "
+    "other node has the devices: the node is kept.",
+)
 POD_IS_BLOCKED = ReasonCode(
     "PodIsBlocked",
     "PodDisruptionBudget {budget} allows no disruption of pod {pod} on node {node} now.",
@@ -121,7 +126,7 @@ MOVE_NOT_WORTH = ReasonCode(
 )
 ON_DEMAND_SHARE = ReasonCode(
     "OnDemandShare",
-    "Node {node} is on-demand, and of the {total} CPUs of pool {pool} {least} have to be: it has "
+    "Node {node} is on-demand, and of the {total} vCPUs of pool {pool} {least} have to be: it has "
     "{on_demand}.",
 )
 NODE_TOO_YOUNG = ReasonCode(

@@ -1,8 +1,7 @@
 """The on-demand share of pools: what is missing, and which changes keep it.
 
-Capacity is the CPU that nodes offer to pods, so that large and small nodes count by their size.
-Everything but Spot counts as on-demand, reserved capacity too. A node that goes offers nothing
-(`ExistingNode.closed`).
+Capacity is the number of vCPUs, so that large and small nodes count by their size. Everything but
+Spot counts as on-demand, reserved capacity too. A node that goes does not count.
 """
 
 from collections.abc import Iterable, Mapping
@@ -40,10 +39,11 @@ class Balances:
 
     @classmethod
     def among(cls, pools: Iterable[NodePool], nodes: Iterable[ExistingNode]) -> "Balances":
-        """Return the balances of these pools with these nodes."""
+        """Return the balances of these pools with those of these nodes that take pods: the others
+        go (`ExistingNode.closed`)."""
         shares = {pool.name: Balance(pool.on_demand) for pool in pools if pool.on_demand}
         found = cls(shares)
-        return found.changed(nodes) if shares else found
+        return found.changed(node for node in nodes if node.allocatable) if shares else found
 
     def missing(self, pool: str) -> int:
         """Return how many millicores of a pool have to become on-demand."""
@@ -61,7 +61,7 @@ class Balances:
         for node in nodes:
             if node.pool in found:
                 capacity_type = node.labels.get(CAPACITY_TYPE, "")
-                amount = sign * node.allocatable.of("cpu")
+                amount = sign * node.capacity.of("cpu")
                 found[node.pool] = found[node.pool].plus(capacity_type, amount)
         return Balances(found)
 

@@ -53,8 +53,9 @@ class Draft:
         supply: Supply,
         nodes: Sequence[ExistingNode],
         search: Search,
+        balances: Balances | None = None,
     ) -> None:
-        self._search = search
+        self._search, self._balances = search, balances
         self._pods = pods
         self._specs = {pod.name: pod.spec for pod in pods}
         distinct = {id(pod.spec): pod.spec for pod in pods}.values()
@@ -77,7 +78,7 @@ class Draft:
         """Return an empty draft of the same pods, whose new nodes are not improved, and whose pods
         are bound in other `orders` if there are any."""
         search = replace(self._search, improvements=0, orders=orders or self._search.orders)
-        return Draft(self._pods, self._base_supply, self._input_nodes, search)
+        return Draft(self._pods, self._base_supply, self._input_nodes, search, self._balances)
 
     @cached_property
     def specs(self) -> tuple[PodSpec, ...]:
@@ -273,7 +274,7 @@ class Draft:
 
     def plan(self) -> Plan:
         """Return the plan of all assignments."""
-        balances = Balances.among(self._base_supply.pools, self._nodes)
+        balances = self._balances or Balances.among(self._base_supply.pools, self._nodes)
         launched, rejected = make_requests(self._new, self._classifier, balances)
         prices = [node.cheapest.price for node in launched]
         unplaced = [
@@ -364,6 +365,7 @@ def pack(
     nodes: Sequence[ExistingNode] = (),
     effort: Effort = USUAL,
     proceed: Proceed = always,
+    balances: Balances | None = None,
 ) -> Plan:
     """Plan a node for every pod: existing nodes first, then new nodes.
 
@@ -371,17 +373,24 @@ def pack(
     `effort`: a caller with a deadline passes a function that compares it with its clock. The
     number of pods that get a node does not depend on it.
 
+    `balances` are those of the on-demand shares of pools before the plan; by default of those of
+    the nodes that take pods.
+
     Preferences are treated as requirements, and relaxed one after another if pods would have no
-    node otherwise (see `leeway.selection.packing.pod_groups`).
+    node otherwise (see `leeway.selection.packing.pod_groups`). Pods with a need that no node meets
+    are left out from the beginning.
     """
-    draft = Draft(
-        pods, supply, nodes, Search(ORDERS[: effort.orders], effort.improvements, proceed)
-    )
+    unmet = [Unschedulable(pod.name, pod.spec.unmet) for pod in pods if pod.spec.unmet]
+    if unmet:
+        pods = [pod for pod in pods if not pod.spec.unmet]
+    search = Search(ORDERS[: effort.orders], effort.improvements, proceed)
+    draft = Draft(pods, supply, nodes, search, balances)
     draft.plan_all()
     draft.add_unplaced(effort.rounds)
     if len(pods) <= effort.pods and _contested(draft.order_dependent, draft.specs):
         draft = _best(draft, effort)
-    return draft.plan()
+    plan = draft.plan()
+    return replace(plan, unschedulable=(*plan.unschedulable, *unmet)) if unmet else plan
 
 
 def _best(draft: Draft, effort: Effort) -> Draft:

@@ -175,7 +175,7 @@ def _with_shares(
         if balances.missing(node.pool) and unmet_min_values(supply, lasting) is None:
             choices = rank(supply, lasting)
             other = replace(node, cheapest=_first(choices, supply, lasting), choices=choices)
-            cpu = max(other.cheapest.type.allocatable.of("cpu"), 1)
+            cpu = max(other.cheapest.type.capacity.of("cpu"), 1)
             changed.append(((other.cheapest.price - node.cheapest.price) / cpu, at, other))
     for _, at, other in sorted(changed, key=lambda each: each[:2]):
         if balances.missing(other.pool):
@@ -185,7 +185,7 @@ def _with_shares(
 
 
 def _with(balances: Balances, candidate: Candidate, sign: int = 1) -> Balances:
-    capacity_type, cpu = candidate.offering.capacity_type, candidate.type.allocatable.of("cpu")
+    capacity_type, cpu = candidate.offering.capacity_type, candidate.type.capacity.of("cpu")
     return balances.plus(candidate.pool.name, capacity_type, sign * cpu)
 
 
