@@ -6,7 +6,7 @@ import numpy as np
 
 from leeway.selection.labels import HOSTNAME, ZONE, normalised
 from leeway.selection.packing.pod_groups import PodBatch, PodGroup, Units
-from leeway.selection.packing.topology import CountedNodes, Counters, Rules
+from leeway.selection.packing.topology import Cap, CountedNodes, Counters, Rules
 from leeway.selection.pods import ExistingNode, PodSpec
 from leeway.selection.resources import Resources
 from leeway.selection.solver.problem import Bools, Floats, Ints
@@ -96,12 +96,18 @@ class ExistingNodes:
         for cap in rules.caps_on_node:
             if skews or not cap.skew:
                 self.limits[row, cap.counter] = min(cap.most, self.limits[row, cap.counter])
-        for cap in (*rules.caps_in_zone, *rules.caps_by_label):
-            domains = self.domains_of(self._counters.topology(cap.counter))
-            if not cap.skew and domains[row] >= 0:
-                fresh = np.full(int(domains.max()) + 1, np.inf)
-                limits = self.domain_limits.setdefault(cap.counter, fresh)
-                limits[domains[row]] = min(cap.most, limits[domains[row]])
+        for caps in (rules.caps_in_zone, rules.caps_by_label):
+            for cap in caps:
+                if not cap.skew:
+                    self._add_domain_limit(row, cap)
+
+    def _add_domain_limit(self, row: int, cap: Cap) -> None:
+        domains = self.domains_of(self._counters.topology(cap.counter))
+        if domains[row] >= 0:
+            if cap.counter not in self.domain_limits:
+                self.domain_limits[cap.counter] = np.full(int(domains.max()) + 1, np.inf)
+            limits = self.domain_limits[cap.counter]
+            limits[domains[row]] = min(cap.most, limits[domains[row]])
 
     def counting(self, counted: CountedNodes) -> Bools:
         """Which nodes are counted: N."""
