@@ -168,6 +168,13 @@ class TemplateMetadata(Strict):
 
 Never = Literal["Never"]
 
+EXPIRATION = "leeway.sh/expiration"
+"""The annotation of a pool that says how its nodes expire."""
+
+FORCEFUL = "forceful"
+"""Its value for an expiration as Karpenter's: without regard to the pool's budgets, to annotations
+and to PodDisruptionBudgets. The default is `graceful`."""
+
 
 class TemplateSpec(Strict):
     """The specification of nodes."""
@@ -182,7 +189,8 @@ class TemplateSpec(Strict):
     """Taints that another component removes while a node starts; pods do not have to tolerate
     them."""
     expire_after: Duration | Never = timedelta(hours=720)
-    """Maximum age of a node."""
+    """Age at which a node is replaced: as the budgets and annotations allow it, or, with the
+    annotation `leeway.sh/expiration: forceful` of the pool, at once."""
     termination_grace_period: Duration | None = None
     """Maximum time of a node's drain. With it, a node that has expired or drifted goes although an
     annotation or a PodDisruptionBudget forbids to disrupt its pods."""
@@ -270,6 +278,16 @@ class NodePool(Manifest):
         return self
 
     @model_validator(mode="after")
+    def _expiration_is_known(self) -> Self:
+        written = self.metadata.annotations.get(EXPIRATION, FORCEFUL)
+        if written not in {FORCEFUL, "graceful"}:
+            raise ValueError(
+                f"metadata.annotations: expected graceful or {FORCEFUL} in {EXPIRATION}, got "
+                f"{written[:50]!r}"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _share_can_be_read(self) -> Self:
         self.on_demand()
         return self
@@ -289,7 +307,7 @@ class NodePool(Manifest):
                 f"metadata.annotations: expected {ON_DEMAND_PERCENTAGE} beside {ON_DEMAND_BASE}, "
                 'for example "0"'
             )
-        if not percentage.isascii() or not percentage.isdigit() or int(percentage) > 100:
+        if not re.fullmatch("100|[0-9]{1,2}", percentage):
             raise ValueError(
                 "metadata.annotations: expected a whole number from 0 to 100 in "
                 f'{ON_DEMAND_PERCENTAGE}, got "{percentage[:80]}"'
