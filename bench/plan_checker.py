@@ -203,7 +203,7 @@ def _lonely(hosts: Sequence[Host]) -> Iterator[str]:
 def _apart(pod: Pod, host: Host, hosts: Sequence[Host]) -> Iterator[str]:
     for term in pod.spec.pod_anti_affinity:
         others = _count(term, host, hosts) - term.selects(pod.spec)
-        if others:
+        if others > 0:
             yield f"{pod.name} on {host.name} violates its anti-affinity to {others} pods"
     for other in hosts:
         for neighbour in other.old:
@@ -229,8 +229,10 @@ def _skewed(spread: Spread, pod: Pod, host: Host, hosts: Sequence[Host]) -> Iter
 
 
 def _count(term: PodTerm, host: Host, hosts: Sequence[Host]) -> int:
-    """Return the pods that a term selects in the domain of a host."""
+    """Return the pods that a term selects in the domain of a host; none without a domain."""
     domain = host.labels.get(term.topology)
+    if domain is None:
+        return 0
     return sum(
         term.selects(spec)
         for each in hosts

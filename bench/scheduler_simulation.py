@@ -171,12 +171,22 @@ def _bind_there(
     """Bind pods to given hosts if topology permits; return the others.
 
     Seed 0: pods with spreads first, into the emptiest domains. Odd seeds: the pod that excludes the
-    fewest others first. Other seeds: a random order.
+    fewest others first, with every second of them pods with spreads first. Other seeds: a random
+    order.
     """
     dice = random.Random(seed)
     while able := _able(waiting, hosts, seen):
         if seed == 0:
             chosen = min(able, key=lambda each: _crowd(each[0].spec, hosts[each[1]], seen))
+        elif seed % 4 == 1:
+            chosen = min(
+                able,
+                key=lambda each: (
+                    not each[0].spec.spreads,
+                    _harm(each, able, hosts, seen),
+                    dice.random(),
+                ),
+            )
         elif seed % 2:
             chosen = min(able, key=lambda each: (_harm(each, able, hosts, seen), dice.random()))
         else:
@@ -275,7 +285,13 @@ def host_of_candidate(candidate: Candidate, name: str) -> Host:
 
 
 def admits(host: Host, spec: PodSpec, hosts: Sequence[Host]) -> bool:
-    """Return whether the filters of kube-scheduler admit a pod on a node."""
+    """Return whether the filters of kube-scheduler admit a pod on a node.
+
+    As in Karpenter, no node is launched for an anti-affinity by a label that it lacks.
+    """
+    apart = {term.topology for term in spec.pod_anti_affinity}
+    if host.launched is not None and not apart <= host.labels.keys():
+        return False
     return (
         not any(_repelling(spec, host.taints))
         and _selected(spec.terms, spec, host)

@@ -99,6 +99,16 @@ def test_pods_that_must_be_apart_keep_their_nodes() -> None:
     assert all(one.replaced for one in found.returns)
 
 
+@pytest.mark.parametrize(("topology", "moves"), [(CAPACITY_TYPE, False), ("rack", True)])
+def test_pods_stay_apart_by_any_label(topology: str, moves: bool) -> None:
+    db = {"app": "db"}
+    apart = spec(1000, labels=db, pod_anti_affinity=(term(topology, app="web"),))
+    web = spec(1000, labels={"app": "web"})
+    own = own_node("here", web), own_node("there", apart, capacity_type="spot")
+    found = decide_returns(snapshot(*own)).returns
+    assert any(not one.replaced for one in found) is moves
+
+
 def test_two_nodes_become_one_cheaper_one() -> None:
     own = [own_node(f"n{i}", *[spec(900)] * 2, zone=zone) for i, zone in enumerate("ab")]
     big = [replace(one, price=0.2) for one in own]

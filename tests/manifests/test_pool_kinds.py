@@ -9,7 +9,7 @@ from leeway.manifests.node_pool import NodePool, pools_of
 from leeway.manifests.reading import Reading, read_manifests
 from leeway.selection.offers.allocatable import GIB, AmiFamily
 from leeway.selection.pods import NodePool as Pool
-from leeway.selection.pods import Taint
+from leeway.selection.pods import OnDemandShare, Taint
 from leeway.selection.requirements import Requirement
 from leeway.selection.resources import Resources
 
@@ -98,6 +98,38 @@ def test_a_provisioner_with_instance_types_gets_no_default_categories() -> None:
     assert found.requirements["kubernetes.io/arch"].values == {"nvidia", "amd64"}
     assert "karpenter.k8s.aws/instance-category" not in found.requirements
     assert found.limits == {"cpu": 1_000_000, "memory": 1000 * GIB, "nvidia.com/gpu": 10}
+
+
+def with_share(percentage: str | None, base: str | None = None) -> str:
+    """A NodePool with the annotations of an on-demand share."""
+    given = {"percentage-above-base": percentage, "base": base}
+    said = [f"leeway.sh/on-demand-{key}: '{value}'" for key, value in given.items() if value]
+    annotations = f"  annotations: {{{', '.join(said)}}}"
+    return POOL.replace("  name: web\nspec", f"  name: web\n{annotations}\nspec")
+
+
+@pytest.mark.parametrize(
+    ("percentage", "base", "share"),
+    [
+        ("25", None, OnDemandShare(0, 25)),
+        ("0", "8", OnDemandShare(8000, 0)),
+        ("100", "500m", OnDemandShare(500, 100)),
+        (None, None, None),
+    ],
+)
+def test_a_pool_has_an_on_demand_share(
+    percentage: str | None, base: str | None, share: OnDemandShare | None
+) -> None:
+    text = with_share(percentage, base) if percentage else POOL
+    assert pool(text).on_demand == share
+
+
+def test_a_share_in_a_pool_of_spot_gets_a_warning() -> None:
+    spot = "{key: karpenter.sh/capacity-type, operator: In, values: [spot]}"
+    text = with_share("25") + f"      requirements: [{spot}]\n"
+    (said,) = {str(warning) for warning in read(text).warnings}
+    assert "metadata.annotations: the pool has an on-demand share" in said
+    assert not read(with_share("0") + f"      requirements: [{spot}]\n").warnings
 
 
 @pytest.mark.parametrize(
@@ -408,6 +440,19 @@ def test_the_data_volume_depends_on_the_family(family: str, device: str, counts:
                 "  name: web\nspec", "  name: web\n  annotations: {leeway.sh/kubelet: x}\nspec"
             ),
             "metadata.annotations: expected kubelet settings as JSON in leeway.sh/kubelet",
+        ),
+        (
+            with_share("101"),
+            "expected a whole number from 0 to 100 in leeway.sh/on-demand-percentage-above-base",
+        ),
+        (with_share("50%"), 'got "50%"'),
+        (with_share("-1"), 'got "-1"'),
+        (with_share("²"), 'got "²"'),
+        (with_share("50", base="many"), "expected a number of vCPUs of at least 0 in leeway.sh/on"),
+        (with_share("50", base="-1"), 'leeway.sh/on-demand-base, such as "8", got "-1"'),
+        (
+            with_share(None, base="8"),
+            "expected leeway.sh/on-demand-percentage-above-base beside leeway.sh/on-demand-base",
         ),
         (TEMPLATE + "  subnetSelector: {aws-ids: vpc-1}\n", "expected text that matches ^subnet-"),
     ],

@@ -3,20 +3,30 @@
 from itertools import batched
 
 import pytest
-from leeway.selection.labels import HOSTNAME
+from leeway.selection.labels import HOSTNAME, ZONE
 from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, NodePool, Pod
+from leeway.selection.requirements import Requirement, Requirements
 
 from bench.plan_checker import violations
 from bench.scheduler_simulation import worst
-from tests.selection.mixes import mix
+from tests.selection.mixes import TEAM, TEAMS, mix
 from tests.selection.workloads import catalog
 
-POOLS = [NodePool("plain")]
 NONE = Supply([], catalog())
-SUPPLY = Supply(POOLS, catalog())
+SUPPLY = Supply([NodePool("plain")], catalog())
+OF_TEAMS = Supply([NodePool("plain", Requirements([Requirement.of(TEAM, "In", TEAMS)]))], catalog())
+"""Its nodes have one of two values of a label."""
+SEPARATE = Supply(
+    [
+        NodePool(f"of-{team}", Requirements.from_labels({TEAM: team}), labels={TEAM: team})
+        for team in TEAMS
+    ],
+    catalog(),
+)
+"""The same nodes for the model, which chooses no values of labels."""
 MIXES = list(batched(range(150), 30, strict=True))
 
 
@@ -53,6 +63,14 @@ def test_no_fewer_pods_get_a_node_if_nodes_are_launched_too(seeds: tuple[int, ..
         assert placed >= worst(pods, nodes, SUPPLY.candidates), seed
         if not may_share_a_new_node(pods):
             assert on_existing(plan) >= worst(pods, nodes), seed
+
+
+@pytest.mark.parametrize("seeds", MIXES[:3])
+def test_no_fewer_pods_get_a_node_if_its_label_has_a_value_for_them(seeds: tuple[int, ...]) -> None:
+    for seed in seeds:
+        pods, nodes = mix(seed, (TEAM, TEAM, ZONE, HOSTNAME))
+        _, placed = planned(pods, OF_TEAMS, nodes)
+        assert placed >= worst(pods, nodes, SEPARATE.candidates), seed
 
 
 @pytest.mark.parametrize("seeds", MIXES[:3])

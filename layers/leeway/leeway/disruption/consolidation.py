@@ -20,10 +20,11 @@ from leeway.disruption.snapshot import NodeReturn, OwnNode
 from leeway.launch.prices import ROUNDING, Prices
 from leeway.reasons import Reason
 from leeway.selection.labels import CAPACITY_TYPES, SPOT
+from leeway.selection.on_demand import Balances
 from leeway.selection.packing.plan import Plan, PlannedNode
 from leeway.selection.packing.supply import UNKNOWN_PRICE, Candidate, Supply
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
-from leeway.selection.resources import Resources
+from leeway.selection.resources import Resources, printed
 from leeway.selection.solver.problem import Bools
 
 MOST_CONFIRMATIONS = 8
@@ -51,9 +52,10 @@ def find_spare_nodes(
     """Return the nodes, the first candidates first, whose pods fit on nodes that stay; None if
     there are none. `others` are the nodes that stay in any case, `most` the number of nodes of each
     pool that may go, `in_all` that of the cluster, None for any number."""
-    drafted = _draft(candidates, others, most, in_all)
+    drafted = _draft(candidates, others, most, in_all, moving.balances)
     loose: frozenset[str] = frozenset()
     for _ in range(MOST_CONFIRMATIONS):
+        drafted = moving.keeping_shares(drafted)
         if not drafted:
             return None
         plan = moving.without(drafted, launch=False, loose=loose)
@@ -88,8 +90,10 @@ def _draft(
     others: Sequence[ExistingNode],
     most: Mapping[str, int],
     in_all: int | None,
+    balances: Balances,
 ) -> list[OwnNode]:
-    """Draft which candidates can go, by resources, taints and node requirements."""
+    """Draft which candidates can go, by resources, taints, node requirements and on-demand
+    shares."""
     room = Room([*(one.node for one in candidates), *others])
     going: list[OwnNode] = []
     receiving: set[int] = set()
@@ -97,11 +101,13 @@ def _draft(
     for row, one in enumerate(candidates):
         if len(going) == in_all:
             break
-        if row in receiving or not left[one.pool]:
+        after = balances.changed([one.node], -1)
+        if row in receiving or not left[one.pool] or not balances.are_kept_by(after):
             continue
         taken = room.place([m.pod.spec for m in one.pods], row)
         if taken is not None:
             going.append(one)
+            balances = after
             receiving |= taken
             left[one.pool] -= 1
     return going
@@ -230,6 +236,8 @@ class Replacements:
             return None
         if beyond := self._beyond_limit(nodes, new):
             self.kept |= dict.fromkeys((one.name for one in nodes if len(nodes) == 1), beyond)
+            return None
+        if not self.moving.balances.are_kept_by(self.moving.after(nodes, plan)):
             return None
         if not self._pays(nodes, price - plan.price, price, len(loose)):
             return None
@@ -432,6 +440,9 @@ class Consolidation:
         most = {name: self.allowances.left_in(name, Cause.UNDERUTILIZED) for name in pools}
         if spare := self._spare(ordered, most):
             return spare
+        for one in ordered:
+            if not self.moving.keeping_shares([one]):
+                self.kept[one.name] = share_needs(one, self.moving)
         found = Replacements(self.moving, self.kept).best(ordered, most, self.allowances.left)
         return (found,) if found is not None else ()
 
@@ -480,6 +491,18 @@ def _not_needed(one: OwnNode, target_of: dict[str, str], loose: frozenset[str]) 
 
 def _with(reason: Reason, loose: Collection[str]) -> Reason:
     return reason.and_then(f"Pods that lose preferences there: {len(loose)}.") if loose else reason
+
+
+def share_needs(one: OwnNode, moving: Moving) -> Reason:
+    """Return why the on-demand share of its pool needs a node."""
+    balance = moving.balances.of[one.node.pool]
+    return reasons.ON_DEMAND_SHARE(
+        node=one.name,
+        pool=one.pool,
+        least=printed("cpu", balance.share.least(balance.total)),
+        total=printed("cpu", balance.total),
+        on_demand=printed("cpu", balance.on_demand),
+    )
 
 
 def prospect(one: OwnNode) -> tuple[float, str]:

@@ -3,7 +3,8 @@
 from datetime import datetime
 
 from leeway.disruption import reasons
-from leeway.disruption.consolidation import Consolidation
+from leeway.disruption.consolidation import Consolidation, share_needs
+from leeway.disruption.drift import DRIFTS_AFTER
 from leeway.disruption.moves import Moving
 from leeway.disruption.protection import (
     Allowances,
@@ -17,6 +18,11 @@ from leeway.disruption.rules import Cause
 from leeway.disruption.snapshot import NodeReturn, OwnNode, ReturnDecision, Snapshot
 from leeway.durations import render_duration
 from leeway.reasons import Reason
+from leeway.selection.labels import SPOT
+from leeway.selection.resources import printed
+
+MOST_RESTORED = 3
+"""Spot nodes of a pool that are tried in one run, until one can be replaced by on-demand."""
 
 
 def decide_returns(snapshot: Snapshot) -> ReturnDecision:
@@ -38,6 +44,7 @@ def decide_returns(snapshot: Snapshot) -> ReturnDecision:
     run.remove_empty()
     if not run.returns:
         run.consolidate()
+    run.restore_shares()
     returned = {name for one in run.returns for name in one.nodes}
     for one in run.free:
         if one.name not in returned:
@@ -85,7 +92,11 @@ class _Run:
 
     def remove_empty(self) -> None:
         """Give back nodes without pods that have been quiet for long enough."""
-        for one in self._left():
+        gone = [one for one in self._snapshot.own if any(one.name in r.nodes for r in self.returns)]
+        left = self._left()
+        if self._moving.balances.of:
+            left.sort(key=lambda each: each.capacity_type != SPOT)  # they never break a share
+        for one in left:
             if one.pods or self._snapshot.rules[one.pool].deleted_at is not None:
                 continue
             blocker = next(against_consolidation(one, self._snapshot), None)
@@ -95,10 +106,14 @@ class _Run:
                 if blocker and blocker.until and not expected:
                     self.due.append(blocker.until)
                 continue
+            if not self._moving.keeping_shares([one], gone):
+                self.kept.setdefault(one.name, share_needs(one, self._moving))
+                continue
             reason = reasons.NODE_EMPTY(
                 node=one.name, since=one.quiet_since, saving=one.price or 0.0
             )
-            self._take(one, Cause.EMPTY, reason, saving=one.price or 0.0)
+            if self._take(one, Cause.EMPTY, reason, saving=one.price or 0.0):
+                gone.append(one)
 
     def consolidate(self) -> None:
         """Give back nodes that are not needed, or that a cheaper one replaces."""
@@ -116,6 +131,35 @@ class _Run:
         consolidation = Consolidation(self._moving, self._allowances, self.kept)
         self.returns += consolidation.run(candidates)
 
+    def restore_shares(self) -> None:
+        """Replace one Spot node of each pool that misses on-demand capacity and of which no other
+        node goes: of those that are quiet, and old enough to drift, the one with the fewest
+        pods."""
+        shares = self._moving.balances
+        returned = {name for one in self.returns for name in one.nodes}
+        busy = {one.pool for one in self._snapshot.own if one.name in returned}
+        for pool in (name for name, each in shares.of.items() if each.missing and name not in busy):
+            spot = [one for one in self._left() if one.pool == pool and self._may_become(one)]
+            for one in sorted(spot, key=lambda each: (len(each.pods), each.name))[:MOST_RESTORED]:
+                plan = self._moving.without([one], launch=True)
+                after = self._moving.after([one], plan)
+                if not plan.unschedulable and after.missing(pool) < shares.missing(pool):
+                    drift = (
+                        "It is Spot, and the on-demand share of the pool misses "
+                        f"{printed('cpu', shares.missing(pool))} vCPUs."
+                    )
+                    reason = reasons.NODE_DRIFTED(node=one.name, pool=pool, drift=drift)
+                    self._take(one, Cause.DRIFTED, reason, replaced=True)
+                    break
+
+    def _may_become(self, one: OwnNode) -> bool:
+        """Whether a node that nothing protects may be replaced by an on-demand one."""
+        old = self._snapshot.now - one.created_at >= DRIFTS_AFTER
+        if not (old and one.pods and one.capacity_type == SPOT):
+            return False
+        blocked = why_not_consolidated(one, self._snapshot) or self._why_expected(one)
+        return blocked is None
+
     def _left(self) -> list[OwnNode]:
         returned = {name for one in self.returns for name in one.nodes}
         return [one for one in self.free if one.name not in returned]
@@ -131,10 +175,11 @@ class _Run:
         reason: Reason,
         saving: float = 0.0,
         replaced: bool = False,
-    ) -> None:
+    ) -> bool:
         decided = NodeReturn((one.name,), cause, reason, saving, len(one.pods), replaced)
         if refused := self._allowances.take(one.pool, cause, may_move(one, cause)):
             self.kept[one.name] = refused
             self.waiting.append(decided)
         else:
             self.returns.append(decided)
+        return not refused

@@ -11,6 +11,7 @@ import numpy as np
 from leeway.disruption.snapshot import OwnNode, Snapshot
 from leeway.selection.labels import HOSTNAME
 from leeway.selection.offers.catalog import Catalog, Unavailable
+from leeway.selection.on_demand import Balances
 from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.planning import Effort, pack
 from leeway.selection.packing.pod_groups import has_preferences, with_preferences_required
@@ -70,6 +71,33 @@ class Moving:
     def _full(self) -> frozenset[str]:
         own = (one.name for one in self.snapshot.own if self.snapshot.is_full(one))
         return self.snapshot.starting.union(own)
+
+    @cached_property
+    def balances(self) -> Balances:
+        """The on-demand shares of the pools, without the nodes that go."""
+        return Balances.among(self.snapshot.pools, self._open)
+
+    def keeping_shares(
+        self, nodes: Iterable[OwnNode], gone: Iterable[OwnNode] = ()
+    ) -> list[OwnNode]:
+        """Return those of some nodes that may go, one after another, without a pool missing more
+        on-demand capacity. `gone` are nodes that go before them."""
+        balances = self.balances.changed((one.node for one in gone), -1)
+        kept: list[OwnNode] = []
+        for one in nodes:
+            after = balances.changed([one.node], -1)
+            if balances.are_kept_by(after):
+                balances = after
+                kept.append(one)
+        return kept
+
+    def after(self, gone: Iterable[OwnNode], plan: Plan) -> Balances:
+        """Return the on-demand shares after nodes have gone and those of a plan have come."""
+        found = self.balances.changed((one.node for one in gone), -1)
+        for new in plan.launches:
+            offering, cpu = new.cheapest.offering, new.cheapest.type.capacity.of("cpu")
+            found = found.plus(new.pool, offering.capacity_type, cpu)
+        return found
 
     @property
     def offers(self) -> Supply:
@@ -152,7 +180,8 @@ class Moving:
                 placed.append(Pod(pod.name, kept))
         offers = self._offers_without(gone) if launch else self._nothing
         nodes = self._without(gone, self.nodes if consolidates else self._open)
-        return pack(placed, offers, nodes, effort=SIMULATED)
+        balances = self.balances.changed((one.node for one in gone), -1)
+        return pack(placed, offers, nodes, effort=SIMULATED, balances=balances)
 
     def _without(
         self, gone: Collection[OwnNode], nodes: Iterable[ExistingNode]

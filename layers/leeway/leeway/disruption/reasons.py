@@ -129,6 +129,11 @@ MOVE_NOT_WORTH = ReasonCode(
     "MoveNotWorth",
     "To move {pods} pods would save {saving:.4f} USD per hour: less than a move is worth.",
 )
+ON_DEMAND_SHARE = ReasonCode(
+    "OnDemandShare",
+    "Node {node} is on-demand, and of the {total} vCPUs of pool {pool} {least} have to be: it has "
+    "{on_demand}.",
+)
 NODE_TOO_YOUNG = ReasonCode(
     "NodeTooYoung",
     "Node {node} was launched {age} ago: nodes with pods are kept for {least} "

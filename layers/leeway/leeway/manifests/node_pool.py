@@ -2,7 +2,7 @@
 conversion to a pool of packing, with its node class."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
@@ -35,11 +35,21 @@ from leeway.manifests.cluster import Cluster
 from leeway.manifests.node_class import KUBELET, EC2NodeClass, KubeletSettings
 from leeway.manifests.node_overlay import NodeOverlay, conflicts_of, overlays_of_pool
 from leeway.reasons import Reason
-from leeway.selection.labels import HYPERVISOR, JOINED, NODE_CLASS, NODEPOOL, SHARED, TENANCY
+from leeway.selection.labels import (
+    CAPACITY_TYPE,
+    HYPERVISOR,
+    JOINED,
+    NODE_CLASS,
+    NODEPOOL,
+    ON_DEMAND,
+    RESERVED,
+    SHARED,
+    TENANCY,
+)
 from leeway.selection.offers.allocatable import VM_MEMORY_OVERHEAD, AmiFamily, NodeClass
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import NodePool as Pool
-from leeway.selection.pods import Taint
+from leeway.selection.pods import OnDemandShare, Taint
 from leeway.selection.requirements import Operator, Requirement, Requirements
 from leeway.selection.resources import amount, parse
 
@@ -258,6 +268,12 @@ class NodePoolSpec(Strict):
     """Fixed number of nodes."""
 
 
+ON_DEMAND_BASE = "leeway.sh/on-demand-base"
+ON_DEMAND_PERCENTAGE = "leeway.sh/on-demand-percentage-above-base"
+"""The annotations of a NodePool with its on-demand share, as OnDemandBaseCapacity (in vCPUs) and
+OnDemandPercentageAboveBaseCapacity of an Auto Scaling group."""
+
+
 class NodePool(Manifest):
     """The nodes that may be launched. Leeway launches them for pods that have no place."""
 
@@ -285,6 +301,33 @@ class NodePool(Manifest):
                 f"{written[:50]!r}"
             )
         return self
+
+    @model_validator(mode="after")
+    def _share_can_be_read(self) -> Self:
+        self.on_demand()
+        return self
+
+    def on_demand(self) -> OnDemandShare | None:
+        """Return the on-demand share of the pool's capacity; None if it has none.
+
+        Raises:
+            ValueError: an annotation is wrong.
+        """
+        base = self.metadata.annotations.get(ON_DEMAND_BASE)
+        percentage = self.metadata.annotations.get(ON_DEMAND_PERCENTAGE)
+        if percentage is None:
+            if base is None:
+                return None
+            raise ValueError(
+                f"metadata.annotations: expected {ON_DEMAND_PERCENTAGE} beside {ON_DEMAND_BASE}, "
+                'for example "0"'
+            )
+        if not re.fullmatch("100|[0-9]{1,2}", percentage):
+            raise ValueError(
+                "metadata.annotations: expected a whole number from 0 to 100 in "
+                f'{ON_DEMAND_PERCENTAGE}, got "{percentage[:80]}"'
+            )
+        return OnDemandShare(_base(base or "0"), int(percentage))
 
     def kubelet(self) -> KubeletSettings | None:
         """Return the kubelet settings of a converted manifest; None if it has none."""
@@ -314,7 +357,31 @@ class NodePool(Manifest):
             for name in self.spec.limits
             if "/" not in name and "usd" in name.lower()
         )
-        return (*super().notes(), *unknown, *money)
+        return (*super().notes(), *unknown, *money, *self._notes_on_share())
+
+    def _notes_on_share(self) -> Iterator[Note]:
+        """Warn about a share that the requirements of the pool do not allow."""
+        asked = self.spec.template.spec.requirements
+        types = Requirements(
+            Requirement.of(r.key, r.operator, r.values) for r in asked if r.key == CAPACITY_TYPE
+        ).of_key(CAPACITY_TYPE)
+        lasting = types.has(ON_DEMAND) or types.has(RESERVED)
+        if not lasting and self.on_demand() not in {None, OnDemandShare()}:
+            said = "the pool has an on-demand share, and its requirements allow only Spot"
+            yield Note(("metadata", "annotations"), said)
+
+
+def _base(text: str) -> int:
+    try:
+        millicores = amount("cpu", text)
+    except ValueError:
+        millicores = -1
+    if millicores < 0:
+        raise ValueError(
+            "metadata.annotations: expected a number of vCPUs of at least 0 in "
+            f'{ON_DEMAND_BASE}, such as "8", got "{text[:80]}"'
+        )
+    return millicores
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,6 +500,7 @@ def _pool(
         limits=limits or None,
         node_class=node_class,
         usd_per_hour=None if money is None else float(parse(money)),
+        on_demand=manifest.on_demand(),
     )
 
 

@@ -27,12 +27,27 @@ class Taint:
 
 
 @dataclass(frozen=True, slots=True)
+class OnDemandShare:
+    """How much of a pool's capacity is on-demand: the first `base` millicores, and this percentage
+    of all above. Source: OnDemandBaseCapacity and OnDemandPercentageAboveBaseCapacity of Auto
+    Scaling groups."""
+
+    base: int = 0
+    percent: int = 0
+
+    def least(self, total: int) -> int:
+        """Return the millicores of a total that have to be on-demand."""
+        return min(self.base, total) - (-max(total - self.base, 0) * self.percent // 100)
+
+
+@dataclass(frozen=True, slots=True)
 class NodePool:
     """A node pool as selection uses it.
 
     `requirements` include the labels of its nodes. Among pools that fit, the one with the larger
     `weight` is used. `limits` apply to all its nodes together: a resource that is not named is
     unlimited, "nodes" is the number of nodes. `usd_per_hour` is what they may cost together.
+    `on_demand` is the share of its capacity that has to be on-demand, None without a rule.
     """
 
     name: str
@@ -44,6 +59,7 @@ class NodePool:
     limits: Mapping[str, int] | None = None
     node_class: NodeClass = field(default_factory=NodeClass)
     usd_per_hour: float | None = None
+    on_demand: OnDemandShare | None = None
 
     def __hash__(self) -> int:
         return hash((self.name, self.requirements))

@@ -5,8 +5,8 @@ order. Several orders are tried; the one that binds the most pods is used. Sourc
 plugins PodTopologySpread, InterPodAffinity, NodePorts, NodeResourcesFit.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 
 import numpy as np
@@ -14,20 +14,21 @@ import numpy as np
 from leeway.selection.labels import HOSTNAME, ZONE
 from leeway.selection.packing.existing_nodes import ExistingNodes
 from leeway.selection.packing.pod_groups import PodBatch, PodGroup
-from leeway.selection.packing.topology import Cap, Counters, Rules
+from leeway.selection.packing.topology import HANDLED_ELSEWHERE, Cap, Counters, Rules
 from leeway.selection.solver.problem import Bools, Floats, Ints
 
 
 @dataclass(frozen=True)
 class Demand:
     """Pending pods. `forms` are the group with its preferences required, then with them relaxed.
-    `zones` are those in which a node can be launched for it. Within one priority, a lower rank
-    comes first."""
+    `zones` are those in which a node can be launched for it, `values` the values of each label that
+    such a node can have. Within one priority, a lower rank comes first."""
 
     group: PodGroup
     forms: tuple[PodGroup, ...]
     zones: frozenset[str]
     rank: int = 0
+    values: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class _Filters:
     counted: Ints
     adds: Bools  # N x counted: whether a pod on this node counts
     exclusions: tuple[Cap, ...]  # anti-affinity
-    zone_exclusions: tuple[Cap, ...]
+    domain_exclusions: tuple[Cap, ...]  # anti-affinity by zone or another label
     spreads: tuple[_Spread, ...]
     affinities: tuple[tuple[int, Ints, bool, Bools], ...]
     """For each affinity: the counter, the domains (N), whether the pod itself is counted, and the
@@ -63,7 +64,7 @@ class _Filters:
     @property
     def by_domain(self) -> bool:
         """Whether each bound pod changes the nodes of the next one."""
-        return bool(self.spreads or self.affinities or self.zone_exclusions)
+        return bool(self.spreads or self.affinities or self.domain_exclusions)
 
 
 @dataclass(frozen=True)
@@ -133,9 +134,7 @@ class _Scheduler:
         self._existing = existing
         self._counters = counters
         self._demands = demands
-        self._filters = [
-            [self._of(form, demand.zones) for form in demand.forms] for demand in demands
-        ]
+        self._filters = [[self._of(form, demand) for form in demand.forms] for demand in demands]
         self._choices = [
             float((self._room(each[-1]) > 0).sum()) if each[-1].admitted.any() else 0.0
             for each in self._filters
@@ -234,7 +233,7 @@ class _Scheduler:
         domains: N."""
         feasible: Bools = room > 0
         level = np.zeros(len(feasible))
-        feasible &= self._allowed_by_zone(filters)
+        feasible &= self._allowed_by_domain(filters)
         for spread in filters.spreads:
             sums = self._sums(spread.counter, spread.domains, spread.compared)
             enough = len(spread.found) >= max(spread.min_domains, 1)
@@ -257,20 +256,26 @@ class _Scheduler:
             minlength=int(domains.max(initial=0)) + 1,
         )
 
-    def _allowed_by_zone(self, filters: _Filters) -> Bools:
-        """The nodes whose zone no anti-affinity excludes, in either direction."""
+    def _allowed_by_domain(self, filters: _Filters) -> Bools:
+        """The nodes whose zone, or value of another label, no anti-affinity excludes, in either
+        direction."""
         existing = self._existing
         feasible = np.ones(len(existing.nodes), dtype=bool)
-        zones = existing.domains_of(ZONE)
-        everywhere = np.ones(len(zones), dtype=bool)
-        for counter in set(filters.counted.tolist()) & existing.zone_limits.keys():
-            sums = self._sums(counter, zones, everywhere)
-            feasible &= (zones < 0) | (sums[zones] + 1 <= existing.zone_limits[counter][zones])
-        for cap in filters.zone_exclusions:
-            sums = self._sums(cap.counter, zones, everywhere)
+        for counter in set(filters.counted.tolist()) & existing.domain_limits.keys():
+            domains, there = self._there(counter)
+            limits = existing.domain_limits[counter]
+            feasible &= (domains < 0) | (there + 1 <= limits[domains])
+        for cap in filters.domain_exclusions:
+            domains, there = self._there(cap.counter)
             counts = cap.counter in filters.counted
-            feasible &= (zones < 0) | (sums[zones] + counts <= cap.most)
+            feasible &= (domains < 0) | (there + counts <= cap.most)
         return feasible
+
+    def _there(self, counter: int) -> tuple[Ints, Floats]:
+        """The domain of each node in the topology of a counter, and the counter's pods there: N."""
+        domains = self._existing.domains_of(self._counters.topology(counter))
+        sums = self._sums(counter, domains, np.ones(len(domains), dtype=bool))
+        return domains, sums[domains]
 
     def _near_affine_pods(self, filters: _Filters, room: Floats, pods: int) -> Bools:
         """The nodes with room in the domains that the next pod's affinity requires.
@@ -299,7 +304,7 @@ class _Scheduler:
             feasible &= domains == domains[best]
         return feasible
 
-    def _of(self, form: PodGroup, zones: frozenset[str]) -> _Filters:
+    def _of(self, form: PodGroup, demand: Demand) -> _Filters:
         existing, counters, rules = self._existing, self._counters, form.rules
         counted = np.array(sorted(rules.counted), dtype=np.int64)
         adds = np.ones((len(existing.nodes), len(counted)), dtype=bool)
@@ -312,24 +317,30 @@ class _Scheduler:
             counted,
             adds,
             tuple(cap for cap in rules.caps_on_node if not cap.skew),
-            tuple(cap for cap in rules.caps_in_zone if not cap.skew),
+            tuple(cap for cap in (*rules.caps_in_zone, *rules.caps_by_label) if not cap.skew),
             tuple(self._spreads(form)),
             tuple(
                 (
                     counter,
                     existing.domains_of(topology),
                     counter in rules.counted,
-                    self._may_grow(topology, zones),
+                    self._may_grow(topology, demand),
                 )
                 for counter, topology in counters.affinities(form.spec)
             ),
         )
 
-    def _may_grow(self, topology: str, zones: frozenset[str]) -> Bools:
+    def _may_grow(self, topology: str, demand: Demand) -> Bools:
         existing = self._existing
-        if not zones:
+        if topology in HANDLED_ELSEWHERE:
+            growing = demand.zones if topology == ZONE else frozenset[str]()
+            stuck = not demand.zones
+        else:
+            growing = demand.values.get(topology, frozenset())
+            stuck = not growing
+        if stuck:
             return np.ones(len(existing.nodes), dtype=bool)
-        return np.array([topology == ZONE and zone in zones for zone in existing.zones], dtype=bool)
+        return np.array([labels.get(topology) in growing for labels in existing.labels], dtype=bool)
 
     def _spreads(self, form: PodGroup) -> Iterator[_Spread]:
         """The spreads of a form. A node that lacks the label of any of them is counted in none."""

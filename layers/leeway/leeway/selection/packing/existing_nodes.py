@@ -6,7 +6,7 @@ import numpy as np
 
 from leeway.selection.labels import HOSTNAME, ZONE, normalised
 from leeway.selection.packing.pod_groups import PodBatch, PodGroup, Units
-from leeway.selection.packing.topology import CountedNodes, Counters, Rules
+from leeway.selection.packing.topology import Cap, CountedNodes, Counters, Rules
 from leeway.selection.pods import ExistingNode, PodSpec
 from leeway.selection.resources import Resources
 from leeway.selection.solver.problem import Bools, Floats, Ints
@@ -15,16 +15,16 @@ NO_ZONE = ""
 
 
 type Snapshot = tuple[Floats, Floats, Floats, dict[int, Floats], list[tuple[int, PodBatch]]]
-"""What assignments change: `free`, `counts`, `limits`, `zone_limits` and `placed`."""
+"""What assignments change: `free`, `counts`, `limits`, `domain_limits` and `placed`."""
 
 
 class ExistingNodes:
     """The existing nodes (N), their free resources and their pods.
 
     `free` (N x R): free resources. `counts` (N x C): pods of each counter. `limits` (N x C):
-    maximum of each counter that the pods on the node allow. `zone_limits`: the same maximum by zone
-    (zones as numbered by `domains_of`). `planned` (N): whether the node is not launched yet.
-    `rules`: those of the pods that run on each node.
+    maximum of each counter that the pods on the node allow. `domain_limits`: the same maximum by
+    domain of a counter that is not by node (as numbered by `domains_of`). `planned` (N): whether
+    the node is not launched yet. `rules`: those of the pods that run on each node.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class ExistingNodes:
         self.free = np.zeros((n, len(resources)))
         self.counts = np.zeros((n, len(counters)))
         self.limits = np.full((n, len(counters)), np.inf)
-        self.zone_limits: dict[int, Floats] = {}
+        self.domain_limits: dict[int, Floats] = {}
         self._admitted: dict[object, Bools] = {}
         self._counting: dict[CountedNodes, Bools] = {}
         self._domains: dict[str, Ints] = {}
@@ -68,7 +68,7 @@ class ExistingNodes:
                 self.free[row] -= requests[id(pod)]
                 if rules.counted:
                     self.counts[row, list(rules.counted)] += 1
-                if rules.caps_on_node or rules.caps_in_zone:
+                if rules.caps_on_node or rules.caps_in_zone or rules.caps_by_label:
                     self._add_limits(row, rules, skews=False)
         self._allocatable = np.array([self.amounts(node.allocatable) for node in nodes])
         self._allocatable = np.maximum(self._allocatable.reshape(n, len(resources)), 1)
@@ -91,19 +91,23 @@ class ExistingNodes:
         return not spec.terms or any(term.admits(self.labels[row]) for term in spec.terms)
 
     def _add_limits(self, row: int, rules: Rules, skews: bool) -> None:
-        """Lower the limits of a node and of its zone by the anti-affinity of a pod on it. `skews`:
-        also by its spread by hostname."""
-        if not rules.caps_on_node and not rules.caps_in_zone:
-            return
+        """Lower the limits of a node and of its domains by the anti-affinity of a pod on it.
+        `skews`: also by its spread by hostname."""
         for cap in rules.caps_on_node:
             if skews or not cap.skew:
                 self.limits[row, cap.counter] = min(cap.most, self.limits[row, cap.counter])
-        zone = self.domains_of(ZONE)[row]
-        for cap in rules.caps_in_zone if zone >= 0 else ():
-            if not cap.skew:
-                zones = int(self.domains_of(ZONE).max()) + 1
-                limits = self.zone_limits.setdefault(cap.counter, np.full(zones, np.inf))
-                limits[zone] = min(cap.most, limits[zone])
+        for caps in (rules.caps_in_zone, rules.caps_by_label):
+            for cap in caps:
+                if not cap.skew:
+                    self._add_domain_limit(row, cap)
+
+    def _add_domain_limit(self, row: int, cap: Cap) -> None:
+        domains = self.domains_of(self._counters.topology(cap.counter))
+        if domains[row] >= 0:
+            if cap.counter not in self.domain_limits:
+                self.domain_limits[cap.counter] = np.full(int(domains.max()) + 1, np.inf)
+            limits = self.domain_limits[cap.counter]
+            limits[domains[row]] = min(cap.most, limits[domains[row]])
 
     def counting(self, counted: CountedNodes) -> Bools:
         """Which nodes are counted: N."""
@@ -118,10 +122,14 @@ class ExistingNodes:
         """The domain of each node in a topology as a number, -1 without the label: N."""
         if topology not in self._domains:
             values = [labels.get(topology) for labels in self.labels]
-            number = {value: i for i, value in enumerate(sorted({v for v in values if v}))}
+            number = {value: i for i, value in enumerate(self.domain_names(topology))}
             found = [number[value] if value else -1 for value in values]
             self._domains[topology] = np.array(found, dtype=np.int64)
         return self._domains[topology]
+
+    def domain_names(self, topology: str) -> list[str]:
+        """The domains of the nodes in a topology, in the order of their numbers."""
+        return sorted({value for labels in self.labels if (value := labels.get(topology))})
 
     @property
     def running(self) -> frozenset[int]:
@@ -159,15 +167,6 @@ class ExistingNodes:
         """The values of a label on the counted nodes."""
         rows = np.flatnonzero(self.counting(counted))
         return frozenset(self.labels[row].get(topology, "") for row in rows) - {""}
-
-    def counts_by(self, topology: str, counter: int) -> dict[str, int]:
-        """The number of a counter's pods by the value of a label."""
-        found: dict[str, int] = {}
-        for row, labels in enumerate(self.labels):
-            if topology in labels:
-                value = labels[topology]
-                found[value] = found.get(value, 0) + int(self.counts[row, counter])
-        return found
 
     def room(self, batch: PodBatch, zone: str | None) -> Floats:
         """The number of units of a batch that fit on each node, apart from pods that are still
@@ -251,14 +250,14 @@ class ExistingNodes:
 
     def snapshot(self) -> Snapshot:
         """Return a copy of the state for `restore`."""
-        zone_limits = {counter: limits.copy() for counter, limits in self.zone_limits.items()}
+        domain_limits = {counter: limits.copy() for counter, limits in self.domain_limits.items()}
         arrays = self.free.copy(), self.counts.copy(), self.limits.copy()
-        return *arrays, zone_limits, [*self.placed]
+        return *arrays, domain_limits, [*self.placed]
 
     def restore(self, snapshot: Snapshot) -> None:
         """Undo all assignments since the snapshot, which may be restored again."""
-        self.free, self.counts, self.limits, self.zone_limits, self.placed = snapshot
-        self.free, self.counts, self.limits, self.zone_limits, self.placed = self.snapshot()
+        self.free, self.counts, self.limits, self.domain_limits, self.placed = snapshot
+        self.free, self.counts, self.limits, self.domain_limits, self.placed = self.snapshot()
 
 
 def _labels(node: ExistingNode) -> dict[str, str]:

@@ -14,16 +14,17 @@ import numpy as np
 
 from leeway.reasons import Reason
 from leeway.selection.labels import INITIALIZED, JOINED
-from leeway.selection.packing.binding import ORDERS
+from leeway.selection.on_demand import Balances
+from leeway.selection.packing.binding import ORDERS, Order
 from leeway.selection.packing.new_nodes import NewNode
 from leeway.selection.packing.plan import Placement, Plan, Unschedulable
 from leeway.selection.packing.pod_classes import Classifier
 from leeway.selection.packing.pod_groups import (
     PodBatch,
+    PodGroup,
     Units,
     fully_relaxed,
-    other_topologies,
-    pinned_to_labels,
+    pinned,
     with_preferences_required,
 )
 from leeway.selection.packing.requests import make_requests
@@ -32,6 +33,7 @@ from leeway.selection.packing.supply import UNKNOWN_PRICE, Supply
 from leeway.selection.packing.topology import Counters
 from leeway.selection.packing.unschedulable import Explanations
 from leeway.selection.pods import ExistingNode, Pod, PodSpec, PodTerm
+from leeway.selection.requirements import Requirements
 from leeway.selection.resources import Resources
 from leeway.selection.solver.problem import Proceed
 from leeway.selection.solver.programs import least
@@ -51,8 +53,9 @@ class Draft:
         supply: Supply,
         nodes: Sequence[ExistingNode],
         search: Search,
+        balances: Balances | None = None,
     ) -> None:
-        self._search = search
+        self._search, self._balances = search, balances
         self._pods = pods
         self._specs = {pod.name: pod.spec for pod in pods}
         distinct = {id(pod.spec): pod.spec for pod in pods}.values()
@@ -60,7 +63,7 @@ class Draft:
         self._base_supply, self._input_nodes = supply, nodes
         self._explanations = Explanations(supply)
         self._classifier = Classifier(
-            supply.with_variants_for(distinct), sorted(resources | {"pods"})
+            supply.with_variants_for(distinct, nodes), sorted(resources | {"pods"})
         )
         self._nodes = [_when_initialized(node, self._classifier.supply) for node in nodes]
         self._counters: Counters | None = None
@@ -71,16 +74,22 @@ class Draft:
         self._limited: set[str] = set()
         self._bounds: list[float | None] = []
 
-    def restarted(self) -> "Draft":
-        """Return an empty draft of the same pods, whose new nodes are not improved."""
-        search = replace(self._search, improvements=0)
-        return Draft(self._pods, self._base_supply, self._input_nodes, search)
+    def restarted(self, orders: Sequence[Order] = ()) -> "Draft":
+        """Return an empty draft of the same pods, whose new nodes are not improved, and whose pods
+        are bound in other `orders` if there are any."""
+        search = replace(self._search, improvements=0, orders=orders or self._search.orders)
+        return Draft(self._pods, self._base_supply, self._input_nodes, search, self._balances)
 
     @cached_property
     def specs(self) -> tuple[PodSpec, ...]:
         """The distinct pod specs in the order in which they are given, higher priorities first."""
         found = dict.fromkeys(pod.spec for pod in self._pods)
         return tuple(sorted(found, key=lambda spec: -spec.priority))
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether terms have other topologies than zone and hostname."""
+        return self._counters is not None and bool(self._counters.labels)
 
     @property
     def order_dependent(self) -> set[PodSpec]:
@@ -214,16 +223,23 @@ class Draft:
         labels = self._classifier.supply.labels(offering)
         parts = []
         for group, pods in batch.parts:
-            labels_used = {
-                key: labels[key] for key in other_topologies(group.spec) if key in labels
-            }
-            kept = (
-                replace(group, spec=pinned_to_labels(group.spec, labels_used))
-                if labels_used
-                else group
-            )
-            parts.append((kept, pods))
+            used = {key: labels[key] for key in self._labels_of(group) if key in labels}
+            spec = pinned(group.spec, Requirements.from_labels(used)) if used else group.spec
+            parts.append((replace(group, spec=spec), pods))
         return replace(batch, parts=tuple(parts), zone=int(self._classifier.supply.zones[offering]))
+
+    def _labels_of(self, group: PodGroup) -> set[str]:
+        """The labels that the terms of a group's pods, or those of others that select them, depend
+        on."""
+        if self._counters is None or not self.has_labels:
+            return set()
+        rules = group.rules
+        counters = {
+            *rules.counted,
+            *rules.affinity_by_label,
+            *(c.counter for c in rules.caps_by_label),
+        }
+        return set(self._counters.labels) & {self._counters.topology(each) for each in counters}
 
     def _existing_nodes(self) -> list[ExistingNode]:
         """The existing nodes with the pods that were assigned to them."""
@@ -258,7 +274,8 @@ class Draft:
 
     def plan(self) -> Plan:
         """Return the plan of all assignments."""
-        launched, rejected = make_requests(self._new, self._classifier)
+        balances = self._balances or Balances.among(self._base_supply.pools, self._nodes)
+        launched, rejected = make_requests(self._new, self._classifier, balances)
         prices = [node.cheapest.price for node in launched]
         unplaced = [
             Unschedulable(name, why or _not_planned(name)) for name, why in self._unplaced.items()
@@ -348,12 +365,16 @@ def pack(
     nodes: Sequence[ExistingNode] = (),
     effort: Effort = USUAL,
     proceed: Proceed = always,
+    balances: Balances | None = None,
 ) -> Plan:
     """Plan a node for every pod: existing nodes first, then new nodes.
 
     A first plan is made in any case. It is made cheaper while `proceed` returns True, within the
     `effort`: a caller with a deadline passes a function that compares it with its clock. The
     number of pods that get a node does not depend on it.
+
+    `balances` are those of the on-demand shares of pools before the plan; by default of those of
+    the nodes that take pods.
 
     Preferences are treated as requirements, and relaxed one after another if pods would have no
     node otherwise (see `leeway.selection.packing.pod_groups`). Pods with a need that no node meets
@@ -362,9 +383,8 @@ def pack(
     unmet = [Unschedulable(pod.name, pod.spec.unmet) for pod in pods if pod.spec.unmet]
     if unmet:
         pods = [pod for pod in pods if not pod.spec.unmet]
-    draft = Draft(
-        pods, supply, nodes, Search(ORDERS[: effort.orders], effort.improvements, proceed)
-    )
+    search = Search(ORDERS[: effort.orders], effort.improvements, proceed)
+    draft = Draft(pods, supply, nodes, search, balances)
     draft.plan_all()
     draft.add_unplaced(effort.rounds)
     if len(pods) <= effort.pods and _contested(draft.order_dependent, draft.specs):
@@ -380,6 +400,11 @@ def _best(draft: Draft, effort: Effort) -> Draft:
         best.add_sequentially()
     if best.order_dependent and len(best.specs) <= effort.singly:
         singly = best.restarted()
+        singly.bind_all()
+        singly.add_sequentially()
+        best = min(best, singly, key=lambda each: each.unplaced_by_priority)
+    if best.order_dependent and best.has_labels and len(best.specs) <= effort.singly:
+        singly = best.restarted(ORDERS[-1:])
         singly.bind_all()
         singly.add_sequentially()
         best = min(best, singly, key=lambda each: each.unplaced_by_priority)

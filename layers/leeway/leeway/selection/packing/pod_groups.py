@@ -5,17 +5,14 @@ no node satisfies is relaxed first, regardless of its weight. Then, each kind by
 lightest first: pod affinity, pod anti-affinity, node affinity, spreads with ScheduleAnyway, and
 finally avoiding nodes with a PreferNoSchedule taint.
 
-A spread constraint on another label than zone and hostname (capacity type, architecture, a label of
-the pool) splits a group by the values of the label; a spread may count pods without such a spread,
-and these are treated as placed later. Pods that must share a node are bundled into one unit.
+Pods that must share a node are bundled into one unit.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from leeway.reasons import Reason
-from leeway.selection.labels import HOSTNAME, ZONE
 from leeway.selection.packing.plan import TOPOLOGY_UNSATISFIABLE
 from leeway.selection.packing.topology import Counters, Rules
 from leeway.selection.pods import Pod, PodSpec, Toleration, Weighted
@@ -110,18 +107,29 @@ type Units = tuple[tuple[str, ...], ...]
 """The names of the pods of each unit."""
 
 
+@dataclass(frozen=True, slots=True)
+class ChosenValue:
+    """A value of a label as the domain of pods: a position, and the compared positions."""
+
+    label: str
+    value: int
+    compared: tuple[bool, ...]
+
+
 @dataclass(frozen=True)
 class PodGroup:
     """Pending pods that differ only in their names.
 
     `spec` has the remaining preferences as requirements. `declared` is the pod as it was read,
-    without the preferences that were relaxed.
+    without the preferences that were relaxed. `chosen` are the values of labels that their terms by
+    these labels have led to.
     """
 
     declared: PodSpec
     spec: PodSpec
     rules: Rules
     pods: tuple[str, ...]
+    chosen: tuple[ChosenValue, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -212,20 +220,9 @@ def group_pods(pods: Sequence[Pod], counters: Counters) -> list[PodGroup]:
     ]
 
 
-HANDLED_ELSEWHERE = frozenset({HOSTNAME, ZONE})
-"""The topologies that the choice of zones and the filling of nodes handle."""
-
-
-def other_topologies(spec: PodSpec) -> list[str]:
-    """Return the topologies of a pod's required spreads, except zone and hostname."""
-    found = (spread.pods.topology for spread in spec.spreads if spread.required)
-    return [topology for topology in dict.fromkeys(found) if topology not in HANDLED_ELSEWHERE]
-
-
-def pinned_to_labels(spec: PodSpec, labels: Mapping[str, str]) -> PodSpec:
+def pinned(spec: PodSpec, wanted: Requirements) -> PodSpec:
     """Return the pod restricted to nodes with these labels. Its spreads compare the same nodes as
     before."""
-    wanted = Requirements.from_labels(labels)
     terms = tuple(term.intersection(wanted) for term in spec.terms or (Requirements(),))
     return replace(spec, terms=terms, affinity=spec.own_terms)
 

@@ -3,6 +3,7 @@ capacity types, ranked.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from leeway.selection.labels import (
     short,
 )
 from leeway.selection.offers.catalog import OF_MARKETS
+from leeway.selection.on_demand import Balances
 from leeway.selection.packing.new_nodes import NewNode, load_of
 from leeway.selection.packing.plan import NO_NODE_POOL_MATCHES, Choice, PlannedNode, Unschedulable
 from leeway.selection.packing.pod_classes import Classifier
@@ -119,13 +121,15 @@ def unmet_min_values(supply: Supply, feasible: Ints) -> str | None:
 
 
 def make_requests(
-    nodes: Sequence[NewNode], classifier: Classifier
+    nodes: Sequence[NewNode], classifier: Classifier, balances: Balances | None = None
 ) -> tuple[list[PlannedNode], list[Unschedulable]]:
     """Return the planned nodes, and the pods for which too few types exist (the pool's minValues).
-    A node with too few types is split until enough types fit."""
+    A node with too few types is split until enough types fit. `balances` are those of pools with an
+    on-demand share: as many nodes as they need are on-demand."""
     known: dict[object, Ints] = {}
     requests: dict[object, tuple[Candidate, tuple[Choice, ...]]] = {}
     launched: list[PlannedNode] = []
+    offered: list[Ints] = []
     rejected: list[Unschedulable] = []
     waiting = list(reversed(nodes))
     while waiting:
@@ -148,7 +152,41 @@ def make_requests(
             requests[key] = _first(choices, classifier.supply, feasible), choices
         cheapest, choices = requests[key]
         launched.append(PlannedNode(cheapest, _names(node), _requests(node), choices))
+        offered.append(feasible)
+    if balances is not None and balances.of:
+        launched = _with_shares(launched, offered, classifier.supply, balances)
     return launched, rejected
+
+
+def _with_shares(
+    nodes: Sequence[PlannedNode], offered: Sequence[Ints], supply: Supply, balances: Balances
+) -> list[PlannedNode]:
+    """Return the nodes of which as many are on-demand as the shares of their pools require, those
+    first whose CPU costs the least more. A node whose pods need Spot stays Spot: pods go first."""
+    found = list(nodes)
+    for node in nodes:
+        balances = _with(balances, node.cheapest)
+    spot = supply.capacity_types == CAPACITY_TYPES.index(SPOT)
+    changed: list[tuple[float, int, PlannedNode]] = []
+    for at, (node, feasible) in enumerate(zip(nodes, offered, strict=True)):
+        lasting = feasible[~spot[feasible]]
+        if node.cheapest.offering.capacity_type != SPOT or not len(lasting):
+            continue
+        if balances.missing(node.pool) and unmet_min_values(supply, lasting) is None:
+            choices = rank(supply, lasting)
+            other = replace(node, cheapest=_first(choices, supply, lasting), choices=choices)
+            cpu = max(other.cheapest.type.capacity.of("cpu"), 1)
+            changed.append(((other.cheapest.price - node.cheapest.price) / cpu, at, other))
+    for _, at, other in sorted(changed, key=lambda each: each[:2]):
+        if balances.missing(other.pool):
+            balances = _with(_with(balances, found[at].cheapest, -1), other.cheapest)
+            found[at] = other
+    return found
+
+
+def _with(balances: Balances, candidate: Candidate, sign: int = 1) -> Balances:
+    capacity_type, cpu = candidate.offering.capacity_type, candidate.type.capacity.of("cpu")
+    return balances.plus(candidate.pool.name, capacity_type, sign * cpu)
 
 
 def _feasible(

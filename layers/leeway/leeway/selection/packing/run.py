@@ -3,7 +3,7 @@
 The least efficient new nodes are packed again, and the cheaper result stays.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, repeat
 
@@ -13,6 +13,7 @@ from leeway.reasons import Reason
 from leeway.selection.labels import ZONE, normalised
 from leeway.selection.packing.binding import Demand, Order, schedule
 from leeway.selection.packing.existing_nodes import NO_ZONE, ExistingNodes
+from leeway.selection.packing.label_domains import LabelDomains
 from leeway.selection.packing.new_nodes import (
     Limits,
     NewNode,
@@ -23,7 +24,6 @@ from leeway.selection.packing.new_nodes import (
 from leeway.selection.packing.plan import POOL_LIMIT_REACHED, TOPOLOGY_UNSATISFIABLE
 from leeway.selection.packing.pod_classes import Classifier
 from leeway.selection.packing.pod_groups import (
-    HANDLED_ELSEWHERE,
     PodBatch,
     PodGroup,
     Unplaced,
@@ -37,9 +37,9 @@ from leeway.selection.packing.pod_groups import (
 )
 from leeway.selection.packing.requests import make_requests
 from leeway.selection.packing.supply import Supply
-from leeway.selection.packing.topology import NO_RULES, Counters, SpreadRule, unsupported_topology
+from leeway.selection.packing.topology import NO_RULES, Counters
 from leeway.selection.packing.unschedulable import Explanations
-from leeway.selection.packing.zones import Choice, Values, ZoneCounts, assign, split_by_value
+from leeway.selection.packing.zones import Choice, ZoneCounts, assign
 from leeway.selection.pods import ExistingNode, Pod, PodSpec, Weighted
 from leeway.selection.requirements import Requirements
 from leeway.selection.resources import Resources
@@ -114,6 +114,7 @@ class PackingRun:
         self.existing = ExistingNodes(
             nodes, classifier.resources, self.counters, supply.daemons, planned
         )
+        self.labels = LabelDomains(self.counters, classifier, self.existing)
         self.zones = self._count_zones()
         self.limits = _limits(supply, nodes)
         taints = [t for pool in supply.pools for t in pool.taints]
@@ -129,8 +130,10 @@ class PackingRun:
         """Plan all pods. Returns False if the plan must restart because of relaxed preferences."""
         waiting: Sequence[PodGroup] = self.groups
         while waiting:
-            waiting, unplaced = self._split_by_topology(self._bind(waiting))
-            unplaced += self._place(waiting)
+            waiting, unplaced = self.labels.choose(self._bind(waiting), self._rank)
+            for entry in self._place(waiting):
+                self.labels.remove(entry.group, len(entry.pods))
+                unplaced.append(entry)
             relaxations = [(m, self._next_relaxed(m.group.declared)) for m in unplaced]
             for entry, spec in relaxations:
                 if spec is None:
@@ -159,7 +162,7 @@ class PackingRun:
         before = len(self.existing.placed)
         if not self.existing.nodes:
             return groups
-        demands = [self._demand(group) for group in groups if not unsupported_topology(group.spec)]
+        demands = [self._demand(group) for group in groups]
         left = schedule(self.existing, self.counters, demands, self._search.orders)
         remaining = dict(zip((id(demand.group) for demand in demands), left, strict=True))
         position = {name: zone for zone, name in enumerate(self.zones.zones)}
@@ -167,9 +170,10 @@ class PackingRun:
             ((group, _),) = batch.parts
             node, labels = self.existing.nodes[row], self.existing.labels[row]
             zone = position.get(self.existing.zones[row])
+            rules = self.counters.rules_on(group.spec, labels, node.taints)
             if zone is not None:
-                rules = self.counters.rules_on(group.spec, labels, node.taints)
                 self.zones.add(rules, zone, len(batch.units))
+            self.labels.add(rules, labels, len(batch.units))
             self._follower_counters = self._follower_counters.union(group.rules.affinity_in_zone)
             self._leader_counters |= _leading(group)
         kept = [(group, remaining.get(id(group), len(group.pods))) for group in groups]
@@ -178,40 +182,6 @@ class PackingRun:
             for group, pods in kept
             if pods
         ]
-
-    def _split_by_topology(
-        self, groups: Sequence[PodGroup]
-    ) -> tuple[list[PodGroup], list[Unplaced]]:
-        """Split groups by the labels of their spread constraints other than zone and hostname."""
-        kept: list[PodGroup] = []
-        unplaced: list[Unplaced] = []
-        counts: dict[int, dict[str, int]] = {}
-        for group in groups:
-            parts = [group]
-            for spread in self.counters.spread_rules(group.spec):
-                if spread.topology not in HANDLED_ELSEWHERE:
-                    found = [
-                        each
-                        for part in parts
-                        for each in split_by_value(part, spread, self._values(part, spread, counts))
-                    ]
-                    unplaced += [each for each in found if isinstance(each, Unplaced)]
-                    parts = [each for each in found if isinstance(each, PodGroup)]
-            kept += parts
-        return kept, unplaced
-
-    def _values(
-        self, group: PodGroup, spread: SpreadRule, counts: dict[int, dict[str, int]]
-    ) -> Values:
-        """The values of the label of a spread constraint."""
-        offered = self.supply.values(spread.topology)
-        feasible = np.flatnonzero(self.classifier.allowed(PodBatch.of(group, group.pods[:1])))
-        cheapest = feasible[np.argsort(self.supply.prices[feasible], kind="stable")]
-        named = dict.fromkeys(offered[at] for at in cheapest.tolist())
-        if spread.counter not in counts:
-            counts[spread.counter] = self.existing.counts_by(spread.topology, spread.counter)
-        compared = self.existing.values(spread.topology, spread.domains)
-        return Values([value for value in named if value], compared, counts[spread.counter])
 
     def _demand(self, group: PodGroup) -> Demand:
         spec = fully_relaxed(group.declared, self.soft_taints)
@@ -223,7 +193,9 @@ class PackingRun:
             )
         feasible, _ = self._launchable(PodBatch.of(forms[-1], group.pods[:1]), forms[-1].spec)
         zones = frozenset(self.zones.zones[zone] for zone in feasible)
-        return Demand(group, forms, zones, self._rank(group))
+        near = (self.counters.topology(counter) for counter in group.rules.affinity_by_label)
+        values = {label: self.labels.offered(forms[-1], label) for label in near}
+        return Demand(group, forms, zones, self._rank(group), values)
 
     def _record_affinities(self, groups: Sequence[PodGroup], unplaced: Sequence[Unplaced]) -> None:
         """Record which counters the placed pods depend on, and which counters others may follow."""
@@ -272,14 +244,6 @@ class PackingRun:
         """Place the pods that have a node. Yields the others with reasons."""
         feasible: list[tuple[PodGroup, Choice]] = []
         for group in groups:
-            topology = unsupported_topology(group.spec)
-            if topology is not None:
-                reason = TOPOLOGY_UNSATISFIABLE(
-                    why=f"The topologyKey {topology} of the pod's affinity or anti-affinity is not "
-                    "supported: use topology.kubernetes.io/zone or kubernetes.io/hostname"
-                )
-                yield Unplaced(group, group.pods, reason, infeasible=True)
-                continue
             choice = self._choice(group)
             if choice.any:
                 feasible.append((group, choice))
@@ -292,6 +256,11 @@ class PackingRun:
             assigned, unplaced = assign(list(some), self.zones, self.counters.by_zone)
             batches += assigned
             yield from unplaced
+        for at, batch in enumerate(batches):
+            for dropped in self._uneven_by_labels(batch):
+                yield dropped
+                batches[at] = batch = batch.having(batch.units[:-1])
+        batches = [batch for batch in batches if batch.units]
         batches, unplaced = bundle(batches, self.existing.running, self._launched(), self._fits)
         for entry in unplaced:
             if entry.zone is not None:
@@ -302,6 +271,17 @@ class PackingRun:
         )
         remaining = [self.existing.place(batch, self._zone(batch)) for batch in batches]
         yield from self._pack_new_nodes([batch for batch in remaining if batch.units])
+
+    def _uneven_by_labels(self, batch: PodBatch) -> Iterator[Unplaced]:
+        """Yield the last pods of a batch as long as its spreads and affinities by labels depend on
+        pods that have no zone."""
+        ((group, _),) = batch.parts
+        for (pod,) in reversed(batch.units):
+            if self.labels.are_satisfied(group):
+                return
+            if batch.zone is not None:
+                self.zones.add(group.rules, batch.zone, -1)
+            yield Unplaced(group, (pod,), _DEPENDENT)
 
     def _rank(self, group: PodGroup) -> int:
         return self._ranks.get(group.pods[0], 0)
@@ -356,11 +336,16 @@ class PackingRun:
         kept_batches = []
         for batch, units in node.batches:
             kept = list(units)
-            rules = [group.rules for group, _ in batch.parts]
-            domains = [self._choice(group).domains for group, _ in batch.parts]
-            while kept and not all(map(self.zones.is_satisfied, rules, repeat(zone), domains)):
+            groups = [group for group, _ in batch.parts]
+            rules = [group.rules for group in groups]
+            domains = [self._choice(group).domains for group in groups]
+            while kept and not (
+                all(map(self.zones.is_satisfied, rules, repeat(zone), domains))
+                and all(map(self.labels.are_satisfied, groups))
+            ):
                 for group, pods in batch.parts:
                     self.zones.add(group.rules, zone, -pods)
+                    self.labels.remove(group, pods)
                 self.outcome.add_unplaced(kept.pop(), _DEPENDENT)
             kept_batches.append((batch, tuple(kept)))
         return NewNode(node.offering, tuple(entry for entry in kept_batches if entry[1]))

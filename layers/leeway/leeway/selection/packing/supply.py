@@ -4,7 +4,7 @@ A pool with several possible values of its own labels is split into one variant 
 node has one value of a label. Values that no pod mentions share one variant.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -31,7 +31,7 @@ from leeway.selection.offers.catalog import (
     bits,
 )
 from leeway.selection.packing.topology import ports_conflict
-from leeway.selection.pods import NodePool, PodSpec
+from leeway.selection.pods import ExistingNode, NodePool, PodSpec
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.solver.problem import Bools, Floats, Ints
 
@@ -39,31 +39,55 @@ MAX_VARIANTS = 100
 """Maximum number of variants of one pool. With more, the pool is not split."""
 
 
-def variants(pools: Sequence[NodePool], specs: Iterable[PodSpec]) -> tuple[NodePool, ...]:
-    """Return the pools, each in as many variants as these pods can distinguish, in the given
-    order."""
-    mentioned = _mentioned_values(pools, specs)
+def variants(
+    pools: Sequence[NodePool], specs: Iterable[PodSpec], nodes: Sequence[ExistingNode] = ()
+) -> tuple[NodePool, ...]:
+    """Return the pools, each in as many variants as these pods, and the pods of these nodes, can
+    distinguish, in the given order."""
+    own = {key for pool in pools for key in pool.requirements if key not in WELL_KNOWN}
+    several = {key for key in own if any(_has_several(pool, key) for pool in pools)}
+    if not several:
+        return tuple(pools)
+    mentioned = _mentioned_values(several, pools, specs, nodes)
     return tuple(variant for pool in pools for variant in _variants(pool, mentioned))
 
 
+def _has_several(pool: NodePool, key: str) -> bool:
+    requirement = pool.requirements.get(key)
+    return requirement is not None and (requirement.complement or len(requirement.values) > 1)
+
+
 def _mentioned_values(
-    pools: Sequence[NodePool], specs: Iterable[PodSpec]
+    keys: Collection[str],
+    pools: Sequence[NodePool],
+    specs: Iterable[PodSpec],
+    nodes: Sequence[ExistingNode],
 ) -> Mapping[str, frozenset[str]]:
-    """The values of the pools' own labels that pods mention, by label. A spread on a label mentions
-    all of its values."""
+    """The values of some labels of the pools that pods mention, by label. A topology mentions all
+    values that the pools list, and those of nodes."""
     found: dict[str, set[str]] = {}
+    running = {id(pod): pod for node in nodes for pod in node.pods}.values()
+    topologies = {term.topology for pod in running for term in pod.pod_anti_affinity}
     for spec in specs:
-        for spread in spec.spreads:
-            for pool in pools:
-                requirement = pool.requirements.get(spread.pods.topology)
-                if requirement is not None and requirement.key not in WELL_KNOWN:
-                    named = () if requirement.complement else requirement.values
-                    found.setdefault(requirement.key, set()).update(named)
+        topologies.update(_topologies(spec))
         for term in (*spec.terms, *(w.preference for w in spec.preferred_terms)):
             for key, requirement in term.items():
-                if key not in WELL_KNOWN:
+                if key in keys:
                     found.setdefault(key, set()).update(requirement.values)
+    for key in topologies.intersection(keys):
+        values = found.setdefault(key, set())
+        for requirement in (pool.requirements.of_key(key) for pool in pools):
+            values.update(() if requirement.complement else requirement.values)
+        values.update(node.labels[key] for node in nodes if node.labels.get(key))
     return {key: frozenset(values) for key, values in found.items()}
+
+
+def _topologies(spec: PodSpec) -> Iterator[str]:
+    """The topologies of all terms of a pod, required or preferred."""
+    yield from (spread.pods.topology for spread in spec.spreads)
+    yield from (term.topology for term in (*spec.pod_affinity, *spec.pod_anti_affinity))
+    preferred = (*spec.preferred_pod_affinity, *spec.preferred_pod_anti_affinity)
+    yield from (each.preference.topology for each in preferred)
 
 
 def _variants(pool: NodePool, mentioned: Mapping[str, frozenset[str]]) -> Sequence[NodePool]:
@@ -171,6 +195,7 @@ class Supply:
         self._allowed: dict[object, Bools] = {}
         self._values: dict[str, list[str | None]] = {}
         self._capacity: dict[tuple[str, ...], Floats] = {}
+        self._varied: Supply | None = None
 
     def __len__(self) -> int:
         return len(self.candidates)
@@ -178,15 +203,20 @@ class Supply:
     @property
     def arrays(self) -> int:
         """How many arrays it has made for pods."""
-        return len(self._allowed) + len(self._values) + len(self._capacity)
+        own = len(self._allowed) + len(self._values) + len(self._capacity)
+        return own + (self._varied.arrays if self._varied else 0)
 
-    def with_variants_for(self, specs: Iterable[PodSpec]) -> "Supply":
+    def with_variants_for(
+        self, specs: Iterable[PodSpec], nodes: Sequence[ExistingNode] = ()
+    ) -> "Supply":
         """Return the supply with one variant of a pool for each value of its own labels that these
-        pods distinguish. Without such values, it is this supply."""
-        pools = variants(self.pools, [*specs, *self.daemons])
+        pods, or those of the nodes, distinguish. Without such values, it is this supply."""
+        pools = variants(self.pools, [*specs, *self.daemons], nodes)
         if len(pools) == len(self.pools):
             return self
-        return Supply(pools, self._catalog, self._unavailable, self.daemons)
+        if self._varied is None or self._varied.pools != pools:
+            self._varied = Supply(pools, self._catalog, self._unavailable, self.daemons)
+        return self._varied
 
     @cached_property
     def prices(self) -> Floats:

@@ -5,15 +5,16 @@ one topology. It counts every pod that it selects, pending or bound. The counter
 considers only some nodes. Source: kube-scheduler's PodTopologySpread.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from leeway.selection.labels import HOSTNAME, ZONE
 from leeway.selection.pods import HostPort, PodSpec, PodTerm, Spread, Taint, Toleration
 from leeway.selection.requirements import Requirements
 
-SUPPORTED = frozenset({HOSTNAME, ZONE})
-"""The supported topologies of affinity and anti-affinity."""
+HANDLED_ELSEWHERE = frozenset({HOSTNAME, ZONE})
+"""The topologies that the filling of nodes and the choice of zones handle. Every other one is a
+label whose values are chosen (see `label_domains`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,8 @@ class Rules:
     the nodes that it may use. `by_zone` are the rules in each zone, if the zone decides what counts
     the pod; empty if they are the same in every zone. `caps_on_node` and `caps_in_zone` cap
     counters on its node and in its zone. `affinity_on_node` and `affinity_in_zone` require a pod of
-    the counter there; sharing a node implies sharing its zone.
+    the counter there; sharing a node implies sharing its zone. `caps_by_label` and
+    `affinity_by_label` are those by any other label of nodes.
     """
 
     counted: frozenset[int]
@@ -57,6 +59,8 @@ class Rules:
     affinity_in_zone: tuple[int, ...]
     conditional: frozenset[int] = frozenset()
     by_zone: tuple["Rules", ...] = ()
+    caps_by_label: tuple[Cap, ...] = ()
+    affinity_by_label: tuple[int, ...] = ()
 
     def at(self, zone: int) -> "Rules":
         """The rules of the pod in a zone (a position)."""
@@ -142,6 +146,7 @@ class Counters:
     zones: tuple[str, ...] = ()
     _terms: dict[CountedPods | HostPort, int] = field(default_factory=dict)
     _of_some: dict[int, CountedNodes] = field(default_factory=dict)
+    _topologies: list[str] = field(default_factory=list)
     _by_label: dict[tuple[str, str], list[tuple[PodTerm, int]]] = field(default_factory=dict)
     _by_other: list[tuple[PodTerm, int]] = field(default_factory=list)
     _selecting: dict[tuple[str, frozenset[tuple[str, str]]], frozenset[int]] = field(
@@ -155,10 +160,29 @@ class Counters:
     @property
     def by_zone(self) -> frozenset[int]:
         """The counters of terms whose topology is the zone."""
-        return frozenset(
-            number
-            for what, number in self._terms.items()
-            if isinstance(what, CountedPods) and what.pods.topology == ZONE
+        return frozenset(n for n, topology in enumerate(self._topologies) if topology == ZONE)
+
+    @property
+    def labels(self) -> list[str]:
+        """The topologies of terms other than zone and hostname."""
+        found = dict.fromkeys(self._topologies)
+        return [topology for topology in found if topology not in HANDLED_ELSEWHERE]
+
+    def topology(self, counter: int) -> str:
+        """The topology of a counter."""
+        return self._topologies[counter]
+
+    def within(self, rules: Rules, label: str) -> Rules:
+        """The rules of a pod in the domains of a label, as if its values were zones. Pods on one
+        node share its labels."""
+        return Rules(
+            rules.counted,
+            (),
+            tuple(cap for cap in rules.caps_by_label if self._topologies[cap.counter] == label),
+            (),
+            tuple(c for c in rules.affinity_by_label if self._topologies[c] == label)
+            + rules.affinity_on_node,
+            rules.conditional,
         )
 
     def register(self, specs: Iterable[PodSpec]) -> None:
@@ -173,6 +197,8 @@ class Counters:
         number = self._terms.get(what)
         if number is None:
             number = self._terms[what] = len(self._terms)
+            topology = HOSTNAME if isinstance(what, HostPort) else what.pods.topology
+            self._topologies.append(topology)
             self._selecting.clear()
             self._known.clear()
             if isinstance(what, CountedPods):
@@ -255,13 +281,16 @@ class Counters:
     def _rules(self, spec: PodSpec, counted: frozenset[int], conditional: frozenset[int]) -> Rules:
         if not _has_terms(spec):
             return Rules(counted, (), (), (), (), conditional)
+        caps, near = list(self._caps(spec, counted)), list(self.affinities(spec))
         return Rules(
             counted,
-            tuple(self._caps(spec, counted, HOSTNAME)),
-            tuple(self._caps(spec, counted, ZONE)),
-            tuple(self._affinity_counters(spec, {HOSTNAME})),
-            tuple(self._affinity_counters(spec, SUPPORTED)),
+            tuple(cap for topology, cap in caps if topology == HOSTNAME),
+            tuple(cap for topology, cap in caps if topology == ZONE),
+            tuple(number for number, topology in near if topology == HOSTNAME),
+            tuple(number for number, topology in near if topology in HANDLED_ELSEWHERE),
             conditional,
+            caps_by_label=tuple(cap for topology, cap in caps if topology not in HANDLED_ELSEWHERE),
+            affinity_by_label=tuple(n for n, topology in near if topology not in HANDLED_ELSEWHERE),
         )
 
     def spread_rules(self, spec: PodSpec) -> Iterator[SpreadRule]:
@@ -285,36 +314,20 @@ class Counters:
         """Return the counters of a pod's required affinity, with their topologies."""
         return ((self._terms[CountedPods(term)], term.topology) for term in spec.pod_affinity)
 
-    def _affinity_counters(self, spec: PodSpec, topologies: Container[str]) -> Iterator[int]:
-        return (
-            self._terms[CountedPods(term)]
-            for term in spec.pod_affinity
-            if term.topology in topologies
-        )
-
-    def _caps(self, spec: PodSpec, counted: frozenset[int], topology: str) -> Iterator[Cap]:
+    def _caps(self, spec: PodSpec, counted: frozenset[int]) -> Iterator[tuple[str, Cap]]:
+        """Yield the maxima of counters with their topologies."""
         for term in spec.pod_anti_affinity:
-            if term.topology == topology:
-                number = self._terms[CountedPods(term)]
-                yield Cap(number, int(number in counted))
-        for spread in spec.spreads:
-            if spread.required and spread.pods.topology == topology:
-                number = self._terms[CountedPods(spread.pods, CountedNodes.of(spec, spread))]
-                yield Cap(number, spread.max_skew, True, spread.min_domains)
-        if topology == HOSTNAME:
-            for port in spec.ports:
-                yield Cap(self._terms[port], 1)
+            number = self._terms[CountedPods(term)]
+            yield term.topology, Cap(number, int(number in counted))
+        for one in self.spread_rules(spec):
+            yield one.topology, Cap(one.counter, one.max_skew, True, one.min_domains)
+        for port in spec.ports:
+            yield HOSTNAME, Cap(self._terms[port], 1)
 
 
 def _has_terms(spec: PodSpec) -> bool:
     """Whether a pod has topology terms or host ports."""
     return bool(spec.pod_affinity or spec.pod_anti_affinity or spec.spreads or spec.ports)
-
-
-def unsupported_topology(spec: PodSpec) -> str | None:
-    """Return a topology of a pod's affinity or anti-affinity that is not supported."""
-    required = (*spec.pod_affinity, *spec.pod_anti_affinity)
-    return next((term.topology for term in required if term.topology not in SUPPORTED), None)
 
 
 def ports_conflict(one: HostPort, other: HostPort) -> bool:

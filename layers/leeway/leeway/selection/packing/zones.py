@@ -1,10 +1,11 @@
 """Chooses the zone of pods with spreads, affinities or anti-affinities by zone.
 
-Pods that no such term concerns keep all zones.
+Pods that no such term concerns keep all zones. `label_domains` chooses the values of other labels
+in the same way: a value of a label is a zone there.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from leeway.reasons import Reason
 from leeway.selection.labels import ZONE
@@ -17,18 +18,26 @@ from leeway.selection.packing.pod_groups import (
     affinity_unsatisfiable,
     bindable,
     connected,
-    pinned_to_labels,
     spread_unsatisfiable,
 )
-from leeway.selection.packing.topology import Cap, Rules, SpreadRule
+from leeway.selection.packing.topology import Cap, Rules
 
-_NO_ZONE_WITH_PODS = affinity_unsatisfiable(
-    "no zone has both a node for the pod and the pods that its affinity selects"
-)
-_ZONE_EXCLUDED = affinity_unsatisfiable(
-    "topology spread or anti-affinity excludes the pod from the zone of the pods that its "
-    "affinity selects"
-)
+
+def _no_zone_with_pods(topology: str) -> Reason:
+    return affinity_unsatisfiable(
+        f"no {_domain(topology)} has both a node for the pod and the pods that its affinity selects"
+    )
+
+
+def _zone_excluded(topology: str) -> Reason:
+    return affinity_unsatisfiable(
+        f"topology spread or anti-affinity excludes the pod from the {_domain(topology)} of the "
+        "pods that its affinity selects"
+    )
+
+
+def _domain(topology: str) -> str:
+    return "zone" if topology == ZONE else f"value of {topology}"
 
 
 @dataclass(frozen=True)
@@ -49,6 +58,7 @@ class Choice:
 @dataclass
 class ZoneCounts:
     """The number of pods of each counter in each zone, and the maximum that anti-affinity allows.
+    With another `topology`, `zones` are the values of that label.
 
     `preferred` is the order of zones that are otherwise equal. `avoided` are the counters of pods
     that others exclude by zone.
@@ -57,10 +67,17 @@ class ZoneCounts:
     zones: tuple[str, ...]
     preferred: Sequence[int]
     avoided: frozenset[int] = frozenset()
+    topology: str = ZONE
     _counts: dict[int, list[int]] = field(default_factory=dict)
     _conditional: dict[int, list[int]] = field(default_factory=dict)
     _limits: dict[int, list[float]] = field(default_factory=dict)
     _spreads: dict[tuple[int, int], dict[Cap, tuple[bool, ...]]] = field(default_factory=dict)
+
+    def start(self, counter: int, pods: Mapping[str, float], limits: Mapping[str, float]) -> None:
+        """Set a counter's pods and its limits, by the names of zones."""
+        self._counts[counter] = [int(pods.get(zone, 0)) for zone in self.zones]
+        if limits:
+            self._limits[counter] = [limits.get(zone, float("inf")) for zone in self.zones]
 
     def counts(self, counter: int) -> list[int]:
         """The counter's pods by zone."""
@@ -207,7 +224,7 @@ def _drop_unsatisfied(
             else:
                 counts.add(rules, zone, -len(batch.units))
                 pods = tuple(name for unit in batch.units for name in unit)
-                unplaced.append(Unplaced(group, pods, _NO_ZONE_WITH_PODS))
+                unplaced.append(Unplaced(group, pods, _no_zone_with_pods(counts.topology)))
         if len(kept) == len(batches):
             return kept
         batches = kept
@@ -236,12 +253,12 @@ def _spread(
     rules, placed = group.rules, [0] * len(counts.zones)
     zones = [zone for zone in counts.preferred if choice.feasible[zone]]
     for _ in group.pods:
-        open_zones = [zone for zone in zones if counts.admits(rules, zone, choice.domains)]
-        if not open_zones:
-            break
-        zone = min(
-            open_zones, key=lambda z: (counts.new_exclusions(rules, z), counts.pod_count(rules, z))
+        ranked = sorted(
+            zones, key=lambda z: (counts.new_exclusions(rules, z), counts.pod_count(rules, z))
         )
+        zone = next((z for z in ranked if counts.admits(rules, z, choice.domains)), None)
+        if zone is None:
+            break
         counts.place(rules, zone, choice.domains)
         placed[zone] += 1
     start = 0
@@ -269,9 +286,10 @@ def _spread_reason(group: PodGroup, choice: Choice, counts: ZoneCounts) -> Reaso
     if any(cap.skew for cap in group.rules.caps_in_zone):
         without = f", and no node for the pod exists in {', '.join(unable)}" if unable else ""
         cause = f"its maxSkew would be exceeded{without}"
-        return spread_unsatisfiable(ZONE, cause)
+        return spread_unsatisfiable(counts.topology, cause)
+    domain = _domain(counts.topology)
     return TOPOLOGY_UNSATISFIABLE(
-        why="Pod anti-affinity excludes the pod from every zone that it may use"
+        why=f"Pod anti-affinity excludes the pod from every {domain} that it may use"
     )
 
 
@@ -311,8 +329,8 @@ def _assign_to_one_zone(
             kept = _fill_zone(group, choice, chosen, counts)
             batches += [PodBatch.of(group, group.pods[:kept], chosen)] if kept else []
         if kept < len(group.pods):
-            reason = _ZONE_EXCLUDED if id(group) in staying else _NO_ZONE_WITH_PODS
-            unplaced.append(Unplaced(group, group.pods[kept:], reason))
+            reason = _zone_excluded if id(group) in staying else _no_zone_with_pods
+            unplaced.append(Unplaced(group, group.pods[kept:], reason(counts.topology)))
 
 
 def _fill_zone(group: PodGroup, choice: Choice, zone: int, counts: ZoneCounts) -> int:
@@ -329,52 +347,3 @@ def _terms(group: PodGroup) -> Terms:
 
 def _size(groups: Iterable[PodGroup]) -> int:
     return sum(len(group.pods) for group in groups)
-
-
-@dataclass
-class Values:
-    """The values of one label: `feasible` values with a node for a pod (the cheapest first), values
-    that the spread compares, and the number of counted pods of each value."""
-
-    feasible: Sequence[str]
-    compared: frozenset[str]
-    counts: dict[str, int]
-
-    def next(self, spread: SpreadRule, counts_itself: bool) -> str | None:
-        """Choose the value with the fewest pods for the next pod; None if its maxSkew would be
-        exceeded."""
-        known = [self.counts.get(value, 0) for value in self.compared | {*self.feasible}]
-        least = min(known, default=0) if len(known) >= spread.min_domains else 0
-        value = min(self.feasible, key=lambda each: self.counts.get(each, 0), default=None)
-        if value is None or self.counts.get(value, 0) + counts_itself - least > spread.max_skew:
-            return None
-        self.counts[value] = self.counts.get(value, 0) + counts_itself
-        return value
-
-
-def split_by_value(
-    group: PodGroup, spread: SpreadRule, values: Values
-) -> Iterator[PodGroup | Unplaced]:
-    """Split a group by the label value that is chosen for each pod."""
-    counts_itself = spread.counter in group.rules.counted
-    chosen: dict[str, list[str]] = {}
-    for at, pod in enumerate(group.pods):
-        value = values.next(spread, counts_itself)
-        if value is None:
-            yield Unplaced(group, group.pods[at:], _value_reason(spread, values))
-            break
-        chosen.setdefault(value, []).append(pod)
-    for value, pods in chosen.items():
-        spec = pinned_to_labels(group.spec, {spread.topology: value})
-        yield replace(group, spec=spec, pods=tuple(pods))
-
-
-def _value_reason(spread: SpreadRule, values: Values) -> Reason:
-    if not values.feasible:
-        cause = "no node for the pod has this label"
-    else:
-        without = ", ".join(sorted(values.compared - {*values.feasible}))
-        cause = "its maxSkew would be exceeded"
-        if without:
-            cause += f", and no node for the pod exists in {without}"
-    return spread_unsatisfiable(spread.topology, cause)
