@@ -1,11 +1,13 @@
 """Where a pending pod gets its node, or why no pool has one and which comes nearest."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from leeway.launch.prices import PriceCeiling
 from leeway.selection.labels import ARCH, HOSTNAME
 from leeway.selection.pods import ExistingNode, NodePool, Pod, PodSpec, Taint
+from leeway.selection.reading.claims import DEVICE_CLAIMS_NOT_PLANNED
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 from leeway_cli.explain.plan_pod import PodPlan, Situation, explain_pod
@@ -62,6 +64,13 @@ def test_a_pod_whose_node_would_exceed_the_price_ceiling_gets_this_reason() -> N
     assert found.reason is not None
     assert found.reason.code == "PriceCeilingReached"
     assert explained(spec(cpu=1500), [pool("web")], ceiling=PriceCeiling(0.02)).launch is not None
+
+
+def test_a_pod_that_no_node_can_take_gets_the_reason_and_no_list_of_pools() -> None:
+    devices = replace(spec(), unmet=DEVICE_CLAIMS_NOT_PLANNED())
+    found = explained(devices, [pool("web")], [node("n1")])
+    assert found == PodPlan("default/web", reason=DEVICE_CLAIMS_NOT_PLANNED())
+    assert explained(spec(cpu=3500), [pool("web")], [node("n1")], others=[devices]).node == "n1"
 
 
 def test_pods_that_are_placed_first_take_the_room_as_they_do_in_provisioning() -> None:
