@@ -1,11 +1,13 @@
 """Where a pending pod gets its node, or why no pool has one and which comes nearest."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from leeway.launch.prices import PriceCeiling
 from leeway.selection.labels import ARCH, HOSTNAME
 from leeway.selection.pods import ExistingNode, NodePool, Pod, PodSpec, Taint
+from leeway.selection.reading.claims import DEVICE_CLAIMS_NOT_PLANNED
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 from leeway_cli.explain.plan_pod import PodPlan, Situation, explain_pod
@@ -79,6 +81,13 @@ def test_a_pool_at_its_limit_in_money_leaves_the_pod_to_another_pool() -> None:
     assert "cost 0.00 of at most 0.03 USD per hour" in found.reason.message, (
         "the other pod is first"
     )
+
+
+def test_a_pod_that_no_node_can_take_gets_the_reason_and_no_list_of_pools() -> None:
+    devices = replace(spec(), unmet=DEVICE_CLAIMS_NOT_PLANNED())
+    found = explained(devices, [pool("web")], [node("n1")])
+    assert found == PodPlan("default/web", reason=DEVICE_CLAIMS_NOT_PLANNED())
+    assert explained(spec(cpu=3500), [pool("web")], [node("n1")], others=[devices]).node == "n1"
 
 
 def test_pods_that_are_placed_first_take_the_room_as_they_do_in_provisioning() -> None:

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from typing import Any
 
 import pytest
 from leeway.clock import SystemClock
@@ -18,8 +19,10 @@ from leeway.policy.repair import why_unhealthy
 from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.provisioning.cluster_state import ClusterState
 from leeway_sandbox.real_cluster.target import RealCluster
+from lightkube import ApiError
 from lightkube.codecs import from_dict
-from lightkube.resources.core_v1 import Node, Pod
+from lightkube.resources.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from lightkube.resources.storage_v1 import StorageClass
 from lightkube.types import PatchType
 
 from tests.conformance.conftest import Conformance
@@ -182,6 +185,120 @@ def test_a_pod_without_a_node_is_in_the_state_and_in_the_watch(
     watch.stop()
     reader.join(10)
     assert not reader.is_alive()
+
+
+CLASS = "leeway-conformance-later"
+LATER = {
+    "apiVersion": "storage.k8s.io/v1",
+    "kind": "StorageClass",
+    "metadata": {"name": CLASS},
+    "provisioner": "example.com/none",
+    "volumeBindingMode": "WaitForFirstConsumer",
+}
+
+
+def claim(env: Conformance, name: str, **spec: Any) -> dict[str, Any]:
+    size = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": env.namespace, "finalizers": ["example.com/kept"]},
+        "spec": {**size, **spec},
+    }
+
+
+def volume(name: str, claimed_by: str, namespace: str) -> dict[str, Any]:
+    reference = {"kind": "PersistentVolumeClaim", "namespace": namespace, "name": claimed_by}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "csi": {"driver": "example.com", "volumeHandle": name},
+            "claimRef": reference,
+        },
+    }
+
+
+def claimant(env: Conformance, name: str) -> dict[str, Any]:
+    """A pod that fits on no node, with a claim of its name."""
+    source = {"persistentVolumeClaim": {"claimName": name}}
+    container = {"name": "c", "image": "pause"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": env.namespace},
+        "spec": {
+            "containers": [container],
+            "nodeSelector": {"only-for": "nobody"},
+            "volumes": [{"name": "data", **source}],
+        },
+    }
+
+
+def test_the_claims_that_leeway_does_not_launch_for_are_those_the_scheduler_refuses(
+    env: Conformance, connection: Connection
+) -> None:
+    static = f"{env.namespace}-static"
+    objects = [
+        LATER,
+        claim(env, "deleting", storageClassName=CLASS),
+        claim(env, "waits", storageClassName=CLASS),
+        claim(env, "classless", storageClassName="leeway-conformance-gone"),
+        claim(env, "bound", storageClassName="", volumeName=static),
+        volume(static, "bound", env.namespace),
+    ]
+    names = ("missing", "deleting", "waits", "classless", "bound")
+    try:
+        for one in objects:
+            env.kube.create(from_dict(one))
+        env.kube.delete(PersistentVolumeClaim, "deleting", namespace=env.namespace)
+
+        def bound() -> bool:
+            found = env.kube.get(PersistentVolumeClaim, "bound", namespace=env.namespace)
+            return bool(found.status and found.status.phase == "Bound")
+
+        until(bound, 60)  # by now the scheduler has seen the deletion, too
+        for name in names:
+            env.kube.create(from_dict(claimant(env, name)))
+        states = KubernetesClusterStates(lambda _: connection, SystemClock())
+
+        def unmet() -> dict[str, str]:
+            found = states.read("c").waiting
+            mine = (one.pod for one in found if one.pod.spec.namespace == env.namespace)
+            return {pod.name.partition("/")[2]: str(pod.spec.unmet or "") for pod in mine}
+
+        found = unmet()
+        assert "does not exist" in found["missing"]
+        assert "is being deleted" in found["deleting"]
+        assert "StorageClass leeway-conformance-gone" in found["classless"]
+        assert (found["waits"], found["bound"]) == ("", "")
+
+        def said(name: str) -> str:
+            status = env.kube.get(Pod, name, namespace=env.namespace).status
+            conditions = (status and status.conditions) or []
+            return next((str(c.message) for c in conditions if c.type == "PodScheduled"), "")
+
+        until(lambda: all(map(said, found)), 60)
+        assert 'persistentvolumeclaim "missing" not found' in said("missing")
+        assert 'persistentvolumeclaim "deleting" is being deleted' in said("deleting")
+        assert "unbound immediate PersistentVolumeClaims" in said("classless")
+        for name in ("waits", "bound"):
+            assert "claim" not in said(name).partition(" no new claims")[0].lower(), said(name)
+    finally:
+        for name in names:
+            with suppress(ApiError):
+                env.kube.delete(Pod, name, namespace=env.namespace, grace_period=0)
+            with suppress(ApiError):
+                patch = {"metadata": {"finalizers": None}}
+                env.kube.patch(PersistentVolumeClaim, name, patch, namespace=env.namespace)
+            with suppress(ApiError):
+                env.kube.delete(PersistentVolumeClaim, name, namespace=env.namespace)
+        for kind, name in ((PersistentVolume, static), (StorageClass, CLASS)):
+            with suppress(ApiError):
+                env.kube.delete(kind, name)
 
 
 def test_a_quiet_watch_sends_a_bookmark_before_it_ends(connection: Connection) -> None:

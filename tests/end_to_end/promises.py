@@ -44,7 +44,12 @@ from lightkube.resources.core_v1 import Event
 from tests.end_to_end.environment import PATIENCE, Entry, Journal
 from tests.end_to_end.provisioning import CLUSTER, simulated_time, table_of
 
-NOTHING_FITS = {"NoNodePoolMatches", "RequestTooLarge"}
+NOTHING_FITS = {
+    "DeviceClaimsNotPlanned",
+    "NoNodePoolMatches",
+    "RequestTooLarge",
+    "VolumeClaimNotMet",
+}
 """The reasons that say that no offering of a pool holds a pod."""
 
 

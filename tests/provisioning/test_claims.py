@@ -154,6 +154,17 @@ def test_a_claim_that_leeway_could_not_read_keeps_no_pod_from_its_node() -> None
     assert [one.pod.spec.unmet for one in kept.state(NOW).waiting] == [None]
 
 
+def test_files_that_lack_a_whole_kind_say_nothing_about_claims() -> None:
+    """`leeway explain --nodes` reads the output of `kubectl get nodes,pods,pdb,ds`."""
+    scratch = {"name": "tmp", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}
+    kept = KeptObjects(complete=False)
+    kept.put(*claimed())
+    kept.put("Pod", pod("other", volumes=[scratch]))
+    assert [one.pod.spec.unmet for one in kept.state(NOW).waiting] == [None, None]
+    kept.put(*data(deleted=True))
+    assert [one.pod.spec.unmet is None for one in kept.state(NOW).waiting] == [True, False]
+
+
 def test_a_pod_gets_its_node_as_soon_as_its_claim_is_met() -> None:
     kept = kept_of(claimed(), gp3())
     assert kept.state(NOW).waiting[0].pod.spec.unmet is not None

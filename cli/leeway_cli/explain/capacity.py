@@ -263,7 +263,7 @@ def _live_state(source: Source) -> ClusterState:
 
 def _state_of_files(paths: Sequence[Path]) -> ClusterState:
     """Read the state of a cluster from the output of kubectl."""
-    objects = KeptObjects()
+    objects = KeptObjects(complete=False)
     for document in KubernetesFiles(paths).documents:
         kind = str(document.get("kind"))
         if kind in KINDS:

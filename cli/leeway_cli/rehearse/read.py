@@ -213,7 +213,7 @@ def read_objects(
     """
     problems = {id(d): _problem(d) for d in documents if d.get("kind") in _KINDS}
     readable = [d for d in documents if not problems.get(id(d))]
-    kept = KeptObjects()
+    kept = KeptObjects(complete=False)
     for document in documents:
         if document.get("kind") in KINDS:
             kept.put(str(document["kind"]), document)

@@ -69,9 +69,11 @@ _LONGEST_PROBLEM = 200
 
 class KeptObjects:
     """The objects of one cluster. Keys are `namespace/name`, or the name of an object without a
-    namespace. Not safe for several threads."""
+    namespace. `complete`: they are all of the cluster; files may lack whole kinds. Not safe for
+    several threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, complete: bool = True) -> None:
+        self._complete = complete
         self._specs = PodSpecs()
         self._pods: dict[str, KeptPod] = {}
         self._pods_on: dict[str, dict[str, KeptPod]] = {}
@@ -390,8 +392,14 @@ class KeptObjects:
             self._others["PersistentVolume"],
             self._others["StorageClass"],
             self._facts.volumes.default_class,
-            lambda kind, key: not self._unreadable.keys().isdisjoint([(kind, key), (kind, "")]),
+            self._is_unknown,
         )
+
+    def _is_unknown(self, kind: str, key: str) -> bool:
+        """Whether there may be an object that could not be read."""
+        if not self._complete and not self._others[kind]:
+            return True
+        return not self._unreadable.keys().isdisjoint([(kind, key), (kind, "")])
 
     def _joined(self) -> dict[str, str]:
         """Return the names of Nodes by instance. If several Nodes name an instance, the oldest one

@@ -177,12 +177,15 @@ class Scheduler:
             return
         # Pods of one owner fail for the same reasons until a node or a pod changes.
         why = self._failed.get(info.shape)
+        resolvable = True
         if info.claims:
             info.volume_terms, missing = self._volumes.places(info.namespace, info.claims)
             why = self._unavailable(missing) if missing else None
+            resolvable = not missing
         if devices := pod["spec"].get("resourceClaims"):  # the sandbox has no such claims
             name = devices[0].get("resourceClaimName") or devices[0]["name"]
             why = self._unavailable(f'resourceclaim.resource.k8s.io "{name}" not found')
+            resolvable = False
         if why is None:
             node_info = self._choose(info)
             if node_info is not None:
@@ -190,7 +193,7 @@ class Scheduler:
                 return
             why = self._failure_message(info)
             self._failed[info.shape] = why
-        self._park(pod, info, *why)
+        self._park(pod, info, *why, resolvable=resolvable)
 
     def _choose(self, info: PodInfo) -> NodeInfo | None:
         if info.pinned_to is not None:
@@ -269,13 +272,16 @@ class Scheduler:
         why = f"0/{total} nodes are available: {text}."
         return why, f"0/{total} nodes are available: {total} {NOT_HELPFUL}."
 
-    def _park(self, pod: Object, info: PodInfo, why: str, no_preemption: str) -> None:
-        """Mark a pod as unschedulable, and try preemption."""
+    def _park(
+        self, pod: Object, info: PodInfo, why: str, no_preemption: str, *, resolvable: bool
+    ) -> None:
+        """Mark a pod as unschedulable, and try preemption, which helps against no missing claim."""
         self._unschedulable[info.uid] = info
         nominated = None
         message = why
         if no_preemption:
-            nominated = preempt(self._cluster, self._nodes, self._topology, info)
+            if resolvable:
+                nominated = preempt(self._cluster, self._nodes, self._topology, info)
             if nominated is None:
                 message += f" no new claims to deallocate, preemption: {no_preemption}"
         scheduled = condition(pod, "PodScheduled")

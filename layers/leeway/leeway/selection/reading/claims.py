@@ -72,7 +72,8 @@ class VolumeClaims:
         else:  # a controller is about to create it
             template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate") or {}
             name = (template.get("spec") or {}).get("storageClassName")
-            yield from self._of_class(self.default_class if name is None else name, title)
+            if name is not None or self.default_class or not self.unknown("StorageClass", ""):
+                yield from self._of_class(self.default_class if name is None else name, title)
 
     def _of_claim(self, claim: Document, title: str) -> Iterator[str]:
         spec = claim.get("spec") or {}

@@ -222,16 +222,20 @@ class Condition(TypedDict, total=False):
     lastTransitionTime: Text
 
 
-class ContainerStatus(TypedDict, total=False):
+class _InEffect(TypedDict, total=False):
+    requests: Amounts
+
+
+class _ContainerStatus(TypedDict, total=False):
     name: Text
-    resources: Resources | None
+    resources: _InEffect | None
     allocatedResources: Amounts
 
 
 class PodStatus(TypedDict, total=False):
     phase: Text
-    containerStatuses: list[ContainerStatus] | None
-    initContainerStatuses: list[ContainerStatus] | None
+    containerStatuses: list[_ContainerStatus] | None
+    initContainerStatuses: list[_ContainerStatus] | None
     startTime: Text
     conditions: list[Condition] | None
     nominatedNodeName: Text
