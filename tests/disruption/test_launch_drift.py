@@ -51,7 +51,7 @@ def test_each_part_that_differs_is_named() -> None:
 
 @pytest.mark.parametrize("part", ["labels", "annotations"])
 def test_a_node_drifts_if_its_pool_no_longer_has_what_it_was_launched_with(part: str) -> None:
-    def hashes(**given: Mapping[str, str]) -> Mapping[str, str]:
+    def hashes(**given: Any) -> Mapping[str, str]:
         return settings_hashes(settings(pool(**given), node_class()))
 
     launched = tag_value(hashes(**{part: {"example.com/team": "web"}}))
