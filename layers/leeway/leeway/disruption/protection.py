@@ -76,6 +76,8 @@ def _protections_by(movable: MovablePod, one: OwnNode, snapshot: Snapshot) -> It
     if until is not None and snapshot.now < until:
         reason = reasons.POD_IS_PROTECTED(pod=pod, node=one.name, annotation=PROTECTS_POD)
         yield Blocker(reason, until if until < FOREVER else None)
+    if movable.pod.spec.unmet is not None:
+        yield Blocker(reasons.POD_HAS_DEVICES(pod=pod, node=one.name))
     for budget in movable.blocked_by:
         yield Blocker(reasons.POD_IS_BLOCKED(budget=budget, pod=pod, node=one.name))
 
