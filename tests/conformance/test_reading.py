@@ -8,16 +8,17 @@ import pytest
 from leeway.clock import SystemClock
 from leeway.kubernetes.cluster_states import KubernetesClusterStates
 from leeway.kubernetes.connection import Connection
-from leeway.kubernetes.kubeconfig import kubeconfig_connection
+from leeway.kubernetes.kubeconfig import kubeconfig_cluster, kubeconfig_connection
 from leeway.kubernetes.list_watch import WatchRequest, events_in
 from leeway.kubernetes.unscheduled_pods import PODS, SELECTION, HttpPodWatches
 from leeway.pod_watch.burst import needs_new_node
 from leeway.pod_watch.follower import PodChange
+from leeway.policy.repair import why_unhealthy
 from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.provisioning.cluster_state import ClusterState
 from leeway_sandbox.real_cluster.target import RealCluster
 from lightkube.codecs import from_dict
-from lightkube.resources.core_v1 import Pod
+from lightkube.resources.core_v1 import Node, Pod
 
 from tests.conformance.conftest import Conformance
 from tests.end_to_end.environment import until
@@ -91,6 +92,37 @@ def test_a_settled_cluster_is_read_by_lists_and_then_by_watches(
 
 def movable(state: ClusterState) -> list[str]:
     return [pod.name for there in state.movable.values() for pod in there]
+
+
+def test_a_condition_of_a_node_is_read_as_an_agent_writes_it(
+    env: Conformance, real: RealCluster, connection: Connection
+) -> None:
+    """For repairs reconcile lists all Nodes, retire_node counts them, and provision_nodes says why
+    one is unhealthy."""
+
+    def write(status: str) -> str:
+        node = next(iter(env.kube.list(Node)))
+        assert node.metadata is not None
+        name = str(node.metadata.name)
+        at = {"lastTransitionTime": "2026-11-20T09:00:00Z", "lastHeartbeatTime": None}
+        condition = {"type": "KernelReady", "status": status, "reason": "Conformance"} | at
+        env.kube.patch(Node.Status, name, {"status": {"conditions": [condition]}})
+        return name
+
+    name = write("False")
+    try:
+        with closing(kubeconfig_cluster(real.kubeconfig, real.context)) as cluster:
+            nodes = {one.name: why_unhealthy(one.conditions) for one in cluster.nodes()}
+            count = cluster.count_nodes()
+        state = KubernetesClusterStates(lambda _: connection, SystemClock()).read("c")
+    finally:
+        write("True")
+    why = nodes[name]
+    assert why is not None
+    assert (why.condition, why.status) == ("KernelReady", "False")
+    assert str(why.since) == "2026-11-20 09:00:00+00:00"
+    assert state.details[name].unhealthy == why
+    assert count.total == len(nodes) >= count.ready > 0
 
 
 def test_a_pod_without_a_node_is_in_the_state_and_in_the_watch(

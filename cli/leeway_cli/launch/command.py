@@ -80,7 +80,7 @@ def launch(
             kubernetes_errors(),
             closing(kubeconfig_cluster(kubeconfig, context)) as joined_cluster,
         ):
-            joined_cluster.ready_nodes()  # before machines are bought
+            joined_cluster.count_nodes()  # before machines are bought
             _launch(deployment, order, joined_cluster, limit, output)
 
 

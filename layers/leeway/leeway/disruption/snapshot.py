@@ -18,6 +18,7 @@ from leeway.launch.images import variant_of
 from leeway.launch.intent import LaunchIntent, nodes_on_the_way
 from leeway.manifests.node_pool import NodePool as PoolManifest
 from leeway.manifests.node_pool import pools_of
+from leeway.policy.repair import Unhealthy
 from leeway.policy.worth import USUAL, Worth
 from leeway.ports.kubernetes_objects import RETIRING
 from leeway.provisioning.brakes import workload_of
@@ -67,6 +68,7 @@ class OwnNode:
     - `going`: it is being retired, or its instance is interrupted. `gone`: it was given back empty,
       and EC2 ends its instance; only its Node is left.
     - `drift`: how it differs from what would be launched now; empty if it does not.
+    - `unhealthy`: why it is unhealthy by its conditions, None if it is not.
     """
 
     node: ExistingNode
@@ -87,6 +89,7 @@ class OwnNode:
     gone: bool = False
     busy: bool = False
     drift: tuple[str, ...] = ()
+    unhealthy: Unhealthy | None = None
 
     @property
     def name(self) -> str:
@@ -346,6 +349,7 @@ class _Nodes:
             gone=facts.instance in self._gone,
             busy=details.busy or awaited,
             drift=self._drift(node, facts, details),
+            unhealthy=details.unhealthy,
         )
 
     def _movable(self, one: ObservedPod) -> MovablePod:

@@ -15,6 +15,7 @@ from lightkube.utils.quantity import parse_quantity
 from leeway.ports.kubernetes import Marks
 from leeway.ports.kubernetes_objects import (
     RETIRING,
+    Condition,
     Controller,
     Node,
     Pod,
@@ -75,6 +76,9 @@ def to_node(node: NodeObject) -> Node:
         ),
         devices=_devices((node.status.allocatable if node.status else None) or {}),
         version=meta.resourceVersion or "",
+        conditions=tuple(
+            Condition(c.type, c.status, _in_utc(c.lastTransitionTime)) for c in conditions
+        ),
     )
 
 

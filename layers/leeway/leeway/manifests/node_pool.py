@@ -158,6 +158,13 @@ class TemplateMetadata(Strict):
 
 Never = Literal["Never"]
 
+EXPIRATION = "leeway.sh/expiration"
+"""The annotation of a pool that says how its nodes expire."""
+
+FORCEFUL = "forceful"
+"""Its value for an expiration as Karpenter's: without regard to the pool's budgets, to annotations
+and to PodDisruptionBudgets. The default is `graceful`."""
+
 
 class TemplateSpec(Strict):
     """The specification of nodes."""
@@ -172,7 +179,8 @@ class TemplateSpec(Strict):
     """Taints that another component removes while a node starts; pods do not have to tolerate
     them."""
     expire_after: Duration | Never = timedelta(hours=720)
-    """Maximum age of a node."""
+    """Age at which a node is replaced: as the budgets and annotations allow it, or, with the
+    annotation `leeway.sh/expiration: forceful` of the pool, at once."""
     termination_grace_period: Duration | None = None
     """Maximum time of a node's drain. With it, a node that has expired or drifted goes although an
     annotation or a PodDisruptionBudget forbids to disrupt its pods."""
@@ -251,6 +259,16 @@ class NodePool(Manifest):
             raise ValueError(
                 f"metadata.annotations: expected kubelet settings as JSON in {KUBELET}"
             ) from None
+        return self
+
+    @model_validator(mode="after")
+    def _expiration_is_known(self) -> Self:
+        written = self.metadata.annotations.get(EXPIRATION, FORCEFUL)
+        if written not in {FORCEFUL, "graceful"}:
+            raise ValueError(
+                f"metadata.annotations: expected graceful or {FORCEFUL} in {EXPIRATION}, got "
+                f"{written[:50]!r}"
+            )
         return self
 
     def kubelet(self) -> KubeletSettings | None:

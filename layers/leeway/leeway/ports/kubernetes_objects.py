@@ -118,6 +118,16 @@ class Taint:
 
 
 @dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition of a node. `since` is when its status changed last (UTC), None if the Node does
+    not say it."""
+
+    type: str
+    status: str
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """One Node object.
 
@@ -138,6 +148,7 @@ class Node:
     taints: tuple[Taint, ...] = ()
     devices: Mapping[str, int] = field(default_factory=dict)
     version: str = ""
+    conditions: tuple[Condition, ...] = ()
 
     @property
     def marked(self) -> bool:
