@@ -227,10 +227,13 @@ def test_the_nodes_of_a_protected_pool_stay_until_their_annotation_is_removed(
     world: GivingBack,
 ) -> None:
     ((instance, node),) = world.nodes("guarded").items()
-    annotations = world.kube.get(Node, node).metadata.annotations  # type: ignore[union-attr]
-    assert annotations is not None
-    assert annotations[PROTECTED] == "true"
-    assert not world.since(0).executions(instance), "empty since long before the other tests"
+
+    def is_protected() -> bool:
+        found = world.kube.get(Node, node).metadata
+        return found is not None and (found.annotations or {}).get(PROTECTED) == "true"
+
+    assert world.runs_until(is_protected), "from its admission on"
+    assert not world.since(0).executions(instance), "though it has been empty since it joined"
     since = time.time()
     world.kube.patch(Node, node, {"metadata": {"annotations": {PROTECTED: None}}})
     outcome = world.runs_until(lambda: world.outcome(instance, since))
