@@ -167,6 +167,27 @@ def test_one_node_replaces_nodes_of_several_pools() -> None:
     assert one.saving == pytest.approx(0.18 - 0.08)
 
 
+def test_nodes_of_a_team_with_several_pools_are_found_among_those_of_others() -> None:
+    """However many nodes of others promise more than them."""
+    rules = ReturnRules(budgets=())
+    own, pools = list[OwnNode](), list[NodePool]()
+    for number, team in enumerate(["a", "b", "c", "joint", "joint"]):
+        labels = Requirements.from_labels({"team": team})
+        name = f"{team}-{number}"
+        pools.append(
+            replace(ON_DEMAND, name=name, requirements=ON_DEMAND.requirements.intersection(labels))
+        )
+        kind, size = ("small", 1500) if team == "joint" else ("large", 15_000)
+        made = own_node(name, spec(size, 3000, terms=(labels,)), kind=kind)
+        node = replace(made.node, labels={**made.node.labels, "team": team})
+        price = 0.09 if team == "joint" else 0.4
+        own.append(replace(made, node=node, pool=name, price=price))
+    found = decide_returns(
+        replace(snapshot(*own, pools=tuple(pools)), rules={one.name: rules for one in pools})
+    )
+    assert [sorted(one.nodes) for one in found.returns] == [["joint-3", "joint-4"]]
+
+
 def test_each_pool_has_its_own_budget_in_a_step_over_several_pools() -> None:
     plain, none = ReturnRules(budgets=()), ReturnRules(budgets=(Budget("0"),))
     other = replace(ON_DEMAND, name="other")

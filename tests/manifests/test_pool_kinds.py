@@ -395,6 +395,10 @@ def test_the_data_volume_depends_on_the_family(family: str, device: str, counts:
             annotated("node.alpha.kubernetes.io/ttl: '0'"),
             '["node.alpha.kubernetes.io/ttl"]: expected an annotation of your own domain',
         ),
+        (
+            PROVISIONER + "  annotations: {kubernetes.io/a: b}\n",
+            'spec.annotations["kubernetes.io/a"]: expected an annotation of your own domain',
+        ),
         (annotated("leeway.sh/attempt: '1'"), "Leeway set those of their domains"),
         (annotated("a: " + "x" * 16384), "expected annotations of at most 16 KB together"),
         (annotated("karpenter.sh/do-not-disrupt: true"), "expected text"),

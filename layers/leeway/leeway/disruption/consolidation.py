@@ -23,7 +23,7 @@ from leeway.selection.labels import CAPACITY_TYPES, SPOT
 from leeway.selection.on_demand import Balances
 from leeway.selection.packing.plan import Plan, PlannedNode
 from leeway.selection.packing.supply import UNKNOWN_PRICE, Candidate, Supply
-from leeway.selection.pods import ExistingNode, Pod, PodSpec
+from leeway.selection.pods import ExistingNode, NodePool, Pod, PodSpec
 from leeway.selection.resources import Resources, printed
 from leeway.selection.solver.problem import Bools
 
@@ -119,7 +119,7 @@ interrupted the most, would be launched again and again. Source: Karpenter docum
 consolidation"."""
 
 GROUPS = (2, 3, 4, 5, 6, 8, 10, 13, 17, 22, 29, 38, 50, 65, 85, 100)
-"""How many nodes of all pools, of a pool, or of one type in it, one node may replace together.
+"""How many nodes of some pools, of one pool, or of one type in it, one node may replace together.
 Whether it can is not monotone (three nodes may save where two do not), so each size is drafted: no
 bisection."""
 
@@ -159,7 +159,7 @@ class Replacements:
         `candidates` are ordered, the best prospects first. `most` is the number of nodes of each
         pool that may go, `in_all` that of the cluster, None for any number.
         """
-        drafts = map(self._draft, _groups(candidates, most, in_all))
+        drafts = map(self._draft, self._groups(candidates, most, in_all))
         known = sorted((one for one in drafts if one is not None), key=_by_gain)
         for draft in self._in_turn(known):
             if found := self._simulated(draft.nodes):
@@ -167,6 +167,33 @@ class Replacements:
             if len(draft.nodes) == 1:
                 self._keep(draft.nodes[0])
         return None
+
+    def _groups(
+        self, candidates: Sequence[OwnNode], most: Mapping[str, int], in_all: int | None
+    ) -> Iterable[Sequence[OwnNode]]:
+        """Return single nodes and nodes that one may replace together, each combination once."""
+        found: dict[tuple[str, ...], Sequence[OwnNode]] = {}
+        for one in candidates:
+            if most[one.pool]:
+                found[(one.name,)] = [one]
+        for alike, largest in (*_alike(candidates), *self._for_one_pool(candidates)):
+            own = _allowed(alike, most, in_all)[:largest]
+            for group in (own[:size] for size in GROUPS if size <= len(own)):
+                found[tuple(one.name for one in group)] = group
+        return found.values()
+
+    def _for_one_pool(
+        self, candidates: Sequence[OwnNode]
+    ) -> Iterator[tuple[Sequence[OwnNode], int]]:
+        """Yield the nodes of several pools whose pods one pool could launch a node for."""
+        if len({one.pool for one in candidates}) == 1:
+            return
+        kinds: dict[object, PodSpec] = {}
+        asks = [{_kind_of_pod(m.pod.spec, kinds) for m in one.pods} for one in candidates]
+        for pool in self.moving.snapshot.pools:
+            taken = {key for key, spec in kinds.items() if _may_launch(pool, spec)}
+            able = zip(candidates, asks, strict=True)
+            yield [one for one, asked in able if asked <= taken], GROUPS[-1]
 
     def _keep(self, one: OwnNode) -> None:
         """Keep a node that was examined, unless a better reason is known."""
@@ -350,21 +377,6 @@ class Replacements:
         )
 
 
-def _groups(
-    candidates: Sequence[OwnNode], most: Mapping[str, int], in_all: int | None
-) -> Iterable[Sequence[OwnNode]]:
-    """Return single nodes and nodes that one may replace together, each combination once."""
-    found: dict[tuple[str, ...], Sequence[OwnNode]] = {}
-    for one in candidates:
-        if most[one.pool]:
-            found[(one.name,)] = [one]
-    for alike, largest in _alike(candidates):
-        own = _allowed(alike, most, in_all)[:largest]
-        for group in (own[:size] for size in GROUPS if size <= len(own)):
-            found[tuple(one.name for one in group)] = group
-    return found.values()
-
-
 def _allowed(
     nodes: Iterable[OwnNode], most: Mapping[str, int], in_all: int | None
 ) -> list[OwnNode]:
@@ -379,9 +391,21 @@ def _allowed(
     return found
 
 
-def _alike(candidates: Sequence[OwnNode]) -> Iterator[tuple[list[OwnNode], int]]:
-    """Yield the nodes of all pools, of each pool, those of one type, and those of one type in one
-    zone, each in the given order, and how many of them are drafted together at most.
+def _kind_of_pod(spec: PodSpec, kinds: dict[object, PodSpec]) -> object:
+    key = spec.terms, spec.tolerations
+    kinds.setdefault(key, spec)
+    return key
+
+
+def _may_launch(pool: NodePool, spec: PodSpec) -> bool:
+    if spec.untolerated(pool.taints, soft=True) is not None:
+        return False
+    return not spec.terms or any(map(pool.requirements.compatible, spec.terms))
+
+
+def _alike(candidates: Iterable[OwnNode]) -> Iterator[tuple[Sequence[OwnNode], int]]:
+    """Yield the nodes of each pool, those of one type, and those of one type in one zone, each in
+    the given order, and how many of them are drafted together at most.
 
     A pool that grows pod by pod has many small nodes of one type, which one larger node replaces;
     pods that are spread over zones stay in theirs.
@@ -392,10 +416,8 @@ def _alike(candidates: Sequence[OwnNode]) -> Iterator[tuple[list[OwnNode], int]]
         found[(one.pool,)].append(one)
         found[of_type].append(one)
         found[(*of_type, one.zone)].append(one)
-    if sum(len(key) == 1 for key in found) > 1:
-        found[()] = list(candidates)
     for key, nodes in found.items():
-        yield nodes, GROUPS[-1] if len(key) <= 1 else MOST_OF_TYPE
+        yield nodes, GROUPS[-1] if len(key) == 1 else MOST_OF_TYPE
 
 
 def _by_gain(draft: _Draft) -> tuple[float, tuple[str, ...]]:

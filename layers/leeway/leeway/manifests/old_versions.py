@@ -16,7 +16,6 @@ from leeway.durations import render_duration
 from leeway.manifests.base import (
     Amounts,
     Duration,
-    LabelKey,
     Manifest,
     Name,
     NotActedOn,
@@ -37,6 +36,7 @@ from leeway.manifests.node_pool import (
     FlexibleRequirement,
     LabelRequirement,
     Never,
+    PoolAnnotations,
     PoolLabels,
     TaintSpec,
     TemplateMetadata,
@@ -150,8 +150,8 @@ class ProvisionerSpec(Strict):
     """Requirements on the labels of the nodes."""
     labels: PoolLabels = Field(default_factory=dict)
     """Labels of the nodes."""
-    annotations: dict[LabelKey, str] = Field(default_factory=dict)
-    """Annotations of the nodes."""
+    annotations: PoolAnnotations = Field(default_factory=dict)
+    """Annotations of the nodes. A node gets them once, when it joins."""
     taints: tuple[TaintSpec, ...] = ()
     """Taints of the nodes; pods must tolerate them."""
     startup_taints: tuple[TaintSpec, ...] = ()
