@@ -331,7 +331,7 @@ class Effort:
     pods: int = 500
     singly: int = 40
     orders: int = len(ORDERS)
-    improvements: int = 100
+    improvements: int = 200
 
 
 USUAL = Effort()

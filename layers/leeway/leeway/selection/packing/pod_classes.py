@@ -6,6 +6,7 @@ that they both cap and add to. The other counters are checked when pods are assi
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import batched
 
 import numpy as np
 
@@ -68,6 +69,7 @@ class Classifier:
         self.supply = supply
         self.resources = tuple(resources)
         self.capacity = supply.capacity(self.resources)
+        self._alike = supply.alike(self.resources)
         self._by_resource = list(np.ascontiguousarray(self.capacity.T))
         self._places: dict[bytes, int] = {}
         self._fitting: dict[object, Bools] = {}
@@ -250,15 +252,17 @@ class Classifier:
 
     def _distinct(self, allowed: Bools) -> Ints:
         """The cheapest of the offerings with equal capacity that the same classes may use."""
-        feasible = np.flatnonzero(allowed.any(axis=0))
-        feasible = feasible[np.argsort(self.supply.prices[feasible], kind="stable")]
-        marks = np.packbits(allowed[:, feasible], axis=0).T
-        held = (
-            np.ascontiguousarray(self.capacity[feasible]).view(np.uint8).reshape(len(feasible), -1)
-        )
-        rows = np.ascontiguousarray(np.concatenate([held, marks], axis=1))
-        keys = rows.view(np.dtype((np.void, rows.shape[1]))).ravel()
-        _, first = np.unique(keys, return_index=True)
+        feasible = self.supply.by_price(np.flatnonzero(allowed.any(axis=0)))
+        rows = list({row.tobytes(): row for row in allowed}.values())
+        kinds = self._alike[feasible]
+        for some in batched(rows, 64, strict=False):
+            marks = np.zeros((len(feasible), 8), dtype=np.uint8)
+            packed = np.packbits([row[feasible] for row in some], axis=0).T
+            marks[:, : packed.shape[1]] = packed
+            marked = np.unique(marks.view(np.uint64).ravel(), return_inverse=True)[1]
+            kinds = kinds * len(feasible) + marked
+            kinds = np.unique(kinds, return_inverse=True)[1]
+        _, first = np.unique(kinds, return_index=True)
         return np.sort(feasible[first])
 
 

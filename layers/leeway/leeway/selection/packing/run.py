@@ -43,7 +43,7 @@ from leeway.selection.packing.zones import Choice, Values, ZoneCounts, assign, s
 from leeway.selection.pods import ExistingNode, Pod, PodSpec, Weighted
 from leeway.selection.requirements import Requirements
 from leeway.selection.resources import Resources
-from leeway.selection.solver.problem import Bools, Proceed
+from leeway.selection.solver.problem import Bools, Ints, Proceed
 
 REPACK_FROM = 1.05
 """Nodes that cost more than this multiple of the bound are partly packed again."""
@@ -435,8 +435,8 @@ class PackingRun:
         key = (batch.shape, required.terms)
         if key not in self._zones_of:
             zones = self.supply.zones
-            feasible = frozenset(zones[self.classifier.allowed(batch)].tolist())
-            domains = frozenset(zones[self.supply.allowed(required)].tolist())
+            feasible = frozenset(_numbers(zones[self.classifier.allowed(batch)]))
+            domains = frozenset(_numbers(zones[self.supply.allowed(required)]))
             self._zones_of[key] = (feasible, domains)
         return self._zones_of[key]
 
@@ -458,6 +458,12 @@ class PackingRun:
         costs = self.supply.prices / np.maximum(capacity.sum(axis=1), 1e-12)
         zones = range(len(self.supply.zone_names))
         return sorted(zones, key=lambda z: costs[self.supply.zones == z].min(initial=np.inf))
+
+
+def _numbers(positions: Ints) -> list[int]:
+    """The distinct numbers."""
+    found: list[int] = np.flatnonzero(np.bincount(positions)).tolist()
+    return found
 
 
 def _zones(supply: Supply, nodes: Sequence[ExistingNode]) -> tuple[str, ...]:

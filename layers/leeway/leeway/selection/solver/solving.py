@@ -52,7 +52,7 @@ PER_SIZE = 3
 PODS_FOR_PATTERNS = 8
 """A small batch is packed by patterns first if its groups have this number of pods on average."""
 
-ROUNDS_FOR_A_POD = 4
+ROUNDS_FOR_A_POD = 2
 """The maximum number of rounds for each pod: a few pods have few plans."""
 
 PODS_OF_ALL_ROUNDS = 250
