@@ -83,22 +83,24 @@ def existing_nodes(
     supply: Supply, count: int, with_room: bool, seed: int = 7
 ) -> list[ExistingNode]:
     """Return nodes of one type in all zones, with ten pods each of the kinds of `diverse_pods`,
-    without anti-affinity by node. The pods leave room for a few more, or for none."""
+    without anti-affinity by node. The pods leave room for a few more, or for none. Equal pods share
+    one value, as those of a template do when a cluster is read."""
     dice = random.Random(seed)
     offerings = [at for at, each in enumerate(supply.candidates) if each.type.name == TYPE_OF_NODES]
     used = Resources({"cpu": 500 if with_room else 785, "memory": 2 * GIB, "pods": 1})
-    nodes = []
+    nodes, known = [], dict[PodSpec, PodSpec]()
     for number in range(count):
         offering = dice.choice(offerings)
         candidate = supply.candidates[offering]
         kinds = [dice.choice(KINDS[:-1]) for _ in range(PODS_OF_A_NODE)]
+        specs = [replace(_of_kind(kind, dice), requests=used) for kind in kinds]
         nodes.append(
             ExistingNode(
                 f"node-{number}",
                 {**supply.labels(offering), HOSTNAME: f"node-{number}", INITIALIZED: "true"},
                 candidate.type.allocatable,
                 candidate.type.capacity,
-                pods=tuple(replace(_of_kind(kind, dice), requests=used) for kind in kinds),
+                pods=tuple(known.setdefault(spec, spec) for spec in specs),
                 pool=candidate.pool.name,
             )
         )

@@ -17,7 +17,7 @@ from leeway.selection.solver.problem import Bools, Floats, Ints, Problem
 MAX_CLASSES = 60
 
 MAX_ONE_BY_ONE = 2000
-"""Units that are packed one by one (see `leeway.selection.solver.solving`)."""
+"""Units with constraints that are packed one by one (see `leeway.selection.solver.solving`)."""
 
 ASSUMED_PER_NODE = 2
 """Assumed number of pods with caps on other pods' counters per node, if there are too many classes
@@ -142,7 +142,7 @@ class Classifier:
         if not analyzed:
             return None, unplaceable
         pod_classes = _sorted(analyzed, _exactly)
-        if one_by_one and sum(len(each.batch.units) for each in analyzed) <= MAX_ONE_BY_ONE:
+        if one_by_one and _are_few(analyzed):
             return self._arrays(
                 pod_classes, _exact_counters(pod_classes), True, few=True
             ), unplaceable
@@ -264,6 +264,15 @@ class Classifier:
             kinds = np.unique(kinds, return_inverse=True)[1]
         _, first = np.unique(kinds, return_index=True)
         return np.sort(feasible[first])
+
+
+def _are_few(analyzed: Sequence[_Analyzed]) -> bool:
+    """Whether units are packed one by one: a small number, or units without constraints: they may
+    use every node that has room for them, all in one zone each or all in every zone."""
+    if sum(len(each.batch.units) for each in analyzed) <= MAX_ONE_BY_ONE:
+        return True
+    zones = {each.batch.zone for each in analyzed}
+    return (zones == {None} or None not in zones) and not any(each.caps for each in analyzed)
 
 
 def _sorted(

@@ -10,9 +10,9 @@ from itertools import groupby, repeat
 import numpy as np
 
 from leeway.reasons import Reason
-from leeway.selection.labels import ZONE, normalised
+from leeway.selection.labels import ZONE
 from leeway.selection.packing.binding import Demand, Order, schedule
-from leeway.selection.packing.existing_nodes import NO_ZONE, ExistingNodes
+from leeway.selection.packing.existing_nodes import NO_ZONE, ExistingNodes, labels_of
 from leeway.selection.packing.new_nodes import (
     Limits,
     NewNode,
@@ -37,7 +37,13 @@ from leeway.selection.packing.pod_groups import (
 )
 from leeway.selection.packing.requests import make_requests
 from leeway.selection.packing.supply import Supply
-from leeway.selection.packing.topology import NO_RULES, Counters, SpreadRule, unsupported_topology
+from leeway.selection.packing.topology import (
+    NO_RULES,
+    Counters,
+    Rules,
+    SpreadRule,
+    unsupported_topology,
+)
 from leeway.selection.packing.unschedulable import Explanations
 from leeway.selection.packing.zones import Choice, Values, ZoneCounts, assign, split_by_value
 from leeway.selection.pods import ExistingNode, Pod, PodSpec, Weighted
@@ -445,9 +451,13 @@ class PackingRun:
         zones = self.counters.zones
         counts = ZoneCounts(zones, [*self._cheapest_first(), *range(known, len(zones))])
         position = {name: i for i, name in enumerate(counts.zones)}
+        running: dict[tuple[int, str], tuple[Rules, int]] = {}
         for rules_there, zone in zip(self.existing.rules, self.existing.zones, strict=True):
             for rules in rules_there if zone != NO_ZONE else ():
-                counts.add(rules, position[zone])
+                _, pods = running.get((id(rules), zone), (rules, 0))
+                running[id(rules), zone] = rules, pods + 1
+        for (_, zone), (rules, pods) in running.items():
+            counts.add(rules, position[zone], pods)
         return counts
 
     def _cheapest_first(self) -> list[int]:
@@ -469,8 +479,8 @@ def _numbers(positions: Ints) -> list[int]:
 def _zones(supply: Supply, nodes: Sequence[ExistingNode]) -> tuple[str, ...]:
     """The zones with offerings, then the other zones with nodes."""
     known = supply.zone_names
-    labels = ({normalised(key): value for key, value in node.labels.items()} for node in nodes)
-    return known + tuple(sorted({each[ZONE] for each in labels if each.get(ZONE)} - set(known)))
+    found = {labels_of(node).get(ZONE, NO_ZONE) for node in nodes} - {NO_ZONE, *known}
+    return known + tuple(sorted(found))
 
 
 def _leading(group: PodGroup) -> frozenset[int]:

@@ -5,7 +5,7 @@ new node with the most value for its price. The cheaper result stays.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -500,9 +500,20 @@ SHUFFLE = 0.5
 NEW_NODE_SHARE = 0.3
 """The share of rounds that put the removed pods onto new nodes instead of inserting them."""
 
+MOVES, LEAST_MOVES = 10, 500
+"""How often pods without constraints are moved on average, but in total at least the second number:
+more rounds find hardly more."""
+
+TRUSTED = 1.02
+"""The improvement stops at the price of the cheapest whole nodes that were found, but not above
+this multiple of the bound: there may be cheaper ones."""
+
 MANY_REQUIRED = 0.9
 """The share of the nodes that anti-affinity requires, from which nodes are not chosen by their
 value."""
+
+NEAR_ENOUGH = 1.02
+"""Patterns are tried if other plans cost more than this multiple of the bound."""
 
 CLOSE_TO_BOUND = 1.005
 """The improvement stops at this multiple of the bound."""
@@ -520,27 +531,39 @@ def ruin_and_recreate(
     rounds: int,
     bound: float,
     proceed: Proceed,
-    known: Sequence[Pattern] = (),
+    patterns: Callable[[], Sequence[Pattern]] | None = None,
 ) -> list[Pattern]:
     """Return nodes that hold all pods of groups that fit on an offering.
 
-    Starts from `known` patterns, if there are any, and improves them for this number of rounds,
-    until they cost no more than the bound (USD per hour), or until `proceed` returns False.
+    Improves a first plan for this number of rounds, until it costs no more than the bound (USD per
+    hour), or until `proceed` returns False. `patterns` makes the first plan, but for pods without
+    constraints only if whole nodes are too expensive.
     """
     inserter = Inserter(problem)
     rng = np.random.default_rng(SEED)
-    best = _nodes(inserter, known) if known else _start(inserter, problem, proceed)
-    if inserter.unconstrained and proceed():
-        best, whole = _on_whole_nodes(inserter, problem, best)
-        bound = max(bound, whole)
+    moves = math.inf
+    if rounds and inserter.unconstrained:
+        best, whole = _on_whole_nodes(inserter, problem)
+        if best.price > NEAR_ENOUGH * bound and proceed():
+            other = _start(inserter, problem, proceed)
+            if patterns and other.price > NEAR_ENOUGH * bound and proceed():
+                other = min(other, _nodes(inserter, patterns()), key=lambda nodes: nodes.price)
+            best = min(best, other, key=lambda nodes: nodes.price)
+        moves = max(MOVES * float(problem.counts.sum()), LEAST_MOVES)
+        bound = max(bound, min(whole, TRUSTED * bound))
+    elif patterns:
+        best = _nodes(inserter, patterns())
+    else:
+        best = _start(inserter, problem, proceed)
     current = best
     for round_number in range(rounds):
-        if best.price <= bound * CLOSE_TO_BOUND or not proceed():
+        if best.price <= bound * CLOSE_TO_BOUND or moves <= 0 or not proceed():
             break
         ruined = _choose_ruined(current, rng)
         nodes = current.of([n for n in range(current.count) if n not in ruined])
         removed = [group for row in sorted(ruined) for group in current.pods[row]]
         pods = _counted(removed, len(problem.counts))
+        moves -= len(removed)
         on_new_nodes = rng.random() < NEW_NODE_SHARE
         ratings = inserter.worth * _factors(rng, len(pods))
         if on_new_nodes:
@@ -588,22 +611,22 @@ def _start(inserter: Inserter, problem: Problem, proceed: Proceed) -> AnyNodes:
     return nodes if nodes is not None and nodes.price < best.price else best
 
 
-def _on_whole_nodes(inserter: Inserter, problem: Problem, best: AnyNodes) -> tuple[AnyNodes, float]:
-    """The best nodes, and nodes that are chosen before their pods if they cost less. Returns the
-    price of the cheapest whole nodes, too: hardly any plan costs less."""
+def _on_whole_nodes(inserter: Inserter, problem: Problem) -> tuple[AnyNodes, float]:
+    """The best nodes that are chosen before their pods, and the price of about the cheapest whole
+    nodes: hardly any plan costs less."""
     part = problem.of_offerings(inserter.offerings)
     order = np.array(_in_order(problem.counts, inserter.worth), dtype=np.int64)
     (cheapest, _), *found = mixes(part, TRIED_MIXES)
+    tried: list[AnyNodes] = []
     for price, offerings in found:
-        if price < best.price:
+        if all(price < nodes.price for nodes in tried):
             pods, left = filled(part, offerings, order)
             nodes = inserter.none()
             for row in pods:
                 if row.any():
                     nodes = inserter.add(nodes, _numbered(row))
-            nodes = inserter.insert(nodes, left, inserter.worth)
-            best = nodes if nodes.price < best.price else best
-    return best, cheapest
+            tried.append(inserter.insert(nodes, left, inserter.worth))
+    return min(tried, key=lambda nodes: nodes.price), cheapest
 
 
 def _numbered(pods: Floats) -> list[tuple[int, int]]:
