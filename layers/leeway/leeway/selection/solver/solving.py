@@ -1,5 +1,5 @@
 """Packs groups onto new nodes: greedily, by patterns if there are many pods of each group
-(`leeway.selection.solver.programs`), and one by one up to 2,000 pods
+(`leeway.selection.solver.programs`), and one by one up to 2,000 pods and without constraints
 (`leeway.selection.solver.one_by_one`).
 """
 
