@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from leeway.disruption.decide import decide_returns
+from leeway.disruption.moves import Moving
 from leeway.disruption.rules import Budget, ReturnRules
 from leeway.disruption.snapshot import OwnNode
 from leeway.policy.worth import Worth
@@ -67,6 +68,20 @@ def test_nothing_protected_is_given_back(own: tuple[OwnNode, ...]) -> None:
 
 
 @FEW
+@given(clusters(), st.none() | st.integers(0, 8))
+def test_a_forceful_expiration_forces_expired_nodes_only_and_only_within_the_cluster_budget(
+    own: tuple[OwnNode, ...], most: int | None
+) -> None:
+    month = timedelta(days=30)
+    rules = ReturnRules(None, expires=month, forceful=True, budgets=(Budget("0"),))
+    decision = decide_returns(snapshot(*own, rules=rules, most=most))
+    expired = {one.name for one in own if NOW - one.created_at >= month and not one.going}
+    returned = {name for one in decision.returns for name in one.nodes}
+    assert returned <= expired
+    assert len(returned) == min(len(own) if most is None else most, len(expired))
+
+
+@FEW
 @given(clusters())
 def test_a_node_that_is_not_quiet_or_starts_is_not_consolidated(own: tuple[OwnNode, ...]) -> None:
     rules = ReturnRules(AFTER, budgets=())
@@ -109,3 +124,19 @@ def test_budgets_hold_at_every_instant_with_interruptions_in_between(
 
 def _disrupted(own: tuple[OwnNode, ...]) -> int:
     return sum(one.going or not one.ready for one in own)
+
+
+@FEW
+@given(clusters())
+def test_pods_of_consolidated_nodes_go_to_settled_nodes_only(own: tuple[OwnNode, ...]) -> None:
+    rules = ReturnRules(AFTER, budgets=())
+    starting = frozenset(one.name for one in own if not one.ready)
+    given_back = snapshot(*own, rules=rules, worth=Worth(per_pod=0), starting=starting)
+    by_name = {one.name: one for one in own}
+    for one in decide_returns(given_back).returns:
+        gone = [by_name[name] for name in one.nodes]
+        moved = {movable.pod.name for each in gone for movable in each.pods}
+        for place in Moving(given_back).without(gone, launch=one.replaced).existing:
+            there = by_name[place.node]
+            settled = there.ready and NOW - there.quiet_since >= AFTER
+            assert settled or not moved & set(place.pods)

@@ -25,6 +25,7 @@ def document(kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
         "NodePool": "karpenter.sh/v1",
         "EC2NodeClass": "karpenter.k8s.aws/v1",
         "Cluster": "leeway.sh/v1",
+        "NodeOverlay": "karpenter.sh/v1alpha1",
     }
     metadata = {"name": name}
     return {"apiVersion": versions[kind], "kind": kind, "metadata": metadata, "spec": dict(spec)}
@@ -36,6 +37,7 @@ def pool(
     arch: Sequence[str] = ("amd64",),
     categories: Sequence[str] = ("m",),
     labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
     only: Mapping[str, Sequence[str]] | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
@@ -53,7 +55,7 @@ def pool(
     ]
     reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
     template = {
-        "metadata": {"labels": dict(labels or {})},
+        "metadata": {"labels": dict(labels or {}), "annotations": dict(annotations or {})},
         "spec": {
             "nodeClassRef": reference,
             "requirements": requirements,

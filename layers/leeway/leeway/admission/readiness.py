@@ -16,6 +16,7 @@ from leeway.admission.record import Admission, AdmissionResult, Launch
 from leeway.instances.observed import ObservedInstance
 from leeway.instances.owners import OwnerKind
 from leeway.reasons import Reason, ReasonCode
+from leeway.selection.labels import READINESS, UNINITIALIZED
 
 NODE_ADMITTED = ReasonCode("NodeAdmitted", "The node is ready for pods.")
 INSTANCE_POOLED = ReasonCode(
@@ -50,6 +51,12 @@ DEVICE_NOT_ALLOCATABLE = ReasonCode(
 )
 STARTUP_TAINT_PRESENT = ReasonCode(
     "StartupTaintPresent", "The node still has the startup taint {taint}.", "nodes-are-not-ready"
+)
+PROMISED_RESOURCE_MISSING = ReasonCode(
+    "PromisedResourceMissing",
+    "{resource} is not allocatable, and a NodeOverlay promises it. Check whether the DaemonSet of "
+    "its device plugin tolerates the taints of the node; for huge pages, check the user data.",
+    "nodes-are-not-ready",
 )
 INSTANCE_NEVER_JOINED = ReasonCode(
     "InstanceNeverJoined",
@@ -116,16 +123,17 @@ _DEVICE_LABELS = {"nvidia.com/gpu.present": NVIDIA, "k8s.amazonaws.com/accelerat
 @dataclass(frozen=True, slots=True)
 class ExpectedNode:
     """The conditions of a ready node: devices for the accelerators of these manufacturers (EC2's
-    names), and no taint with one of these keys."""
+    names), no taint with one of these keys, and these resources, which an overlay promises."""
 
     manufacturers: tuple[str, ...] = ()
     startup_taints: tuple[str, ...] = ()
+    promised: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedNode:
     """A node as the API server returned it. `devices` are the counts of its allocatable extended
-    resources, `taints` the keys of its taints."""
+    resources and huge pages, `taints` the keys of its taints."""
 
     ready: bool
     labels: Mapping[str, str]
@@ -136,7 +144,8 @@ class ObservedNode:
 def unmet_conditions(node: ObservedNode | None, expected: ExpectedNode) -> tuple[Reason, ...]:
     """Return the conditions that a node does not meet; empty if it is ready for pods.
 
-    `node` is the result of a fresh read; None if no node has joined for the instance.
+    `node` is the result of a fresh read; None if no node has joined for the instance. Source of the
+    taints: Karpenter, "Initialization".
     """
     if node is None:
         return (NODE_NOT_JOINED(),)
@@ -147,7 +156,14 @@ def unmet_conditions(node: ObservedNode | None, expected: ExpectedNode) -> tuple
         if not _is_allocatable(device, node.devices)
     )
     unmet.extend(
-        STARTUP_TAINT_PRESENT(taint=key) for key in expected.startup_taints if key in node.taints
+        STARTUP_TAINT_PRESENT(taint=key)
+        for key in dict.fromkeys(node.taints)
+        if key in expected.startup_taints or key == UNINITIALIZED or key.startswith(READINESS)
+    )
+    unmet.extend(
+        PROMISED_RESOURCE_MISSING(resource=name)
+        for name in expected.promised
+        if not node.devices.get(name)
     )
     return tuple(unmet)
 

@@ -55,8 +55,9 @@ class Admission(BaseModel):
     - `version`: counts writes (the optimistic lock).
     - `attempt`: counts starts of `admit_node`.
     - `launch`: the launch that it is from, None for an instance that Leeway did not launch.
-    - `labels`, `taints`: labels and taints that Leeway adds to the node, once it has joined.
+    - `labels`, `annotations`, `taints`: those that Leeway adds to the node, once it has joined.
     - `startup_taints`: keys of taints that other controllers remove before the node is ready.
+    - `promised`: resources that an overlay promises, and that the node offers when it is ready.
     - `hooks`: the lifecycle hooks that wait for the admission; may be empty.
     - `answer`: the answer for the hooks, None until the admission has ended or if it gives none.
     - `into_pool`: the instance enters the warm pool of its group, where it needs no node.
@@ -76,8 +77,10 @@ class Admission(BaseModel):
     hooks: tuple[LifecycleHook, ...] = ()
     launch: Launch | None = None
     labels: Mapping[str, str] = Field(default_factory=dict)
+    annotations: Mapping[str, str] = Field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     startup_taints: tuple[str, ...] = ()
+    promised: tuple[str, ...] = ()
     answer: HookResult | None = None
     into_pool: bool = False
     ended_at: AwareDatetime | None = None
@@ -128,8 +131,10 @@ class AdmissionRequest:
     hook: LifecycleHook | None = None
     launch: Launch | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     startup_taints: tuple[str, ...] = ()
+    promised: tuple[str, ...] = ()
     into_pool: bool = False
 
 
@@ -151,8 +156,10 @@ def repeated_launch_request(stored: Admission, now: datetime) -> AdmissionReques
         reason=stored.reason,
         launch=stored.launch,
         labels=stored.labels,
+        annotations=stored.annotations,
         taints=stored.taints,
         startup_taints=stored.startup_taints,
+        promised=stored.promised,
     )
 
 
@@ -223,8 +230,10 @@ def _new_record(request: AdmissionRequest, facts: InstanceFacts, attempt: int) -
         hooks=(request.hook,) if request.hook else (),
         launch=request.launch,
         labels=dict(request.labels),
+        annotations=dict(request.annotations),
         taints=request.taints,
         startup_taints=request.startup_taints,
+        promised=request.promised,
         into_pool=request.into_pool,
     )
 

@@ -1,15 +1,20 @@
 """What keeps a node: annotations, budgets of pods and of pools, windows, times."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from leeway.disruption import reasons
 from leeway.disruption.moves import Moving
-from leeway.disruption.rules import Cause, ReturnRules
+from leeway.disruption.rules import Budget, Cause, ReturnRules
 from leeway.disruption.snapshot import MovablePod, OwnNode, Snapshot
 from leeway.durations import render_duration
-from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT, FOREVER
+from leeway.ports.kubernetes_objects import (
+    DO_NOT_CONSOLIDATE,
+    DO_NOT_DISRUPT,
+    FOREVER,
+    PROTECTS_POD,
+)
 from leeway.reasons import Reason
 
 
@@ -30,13 +35,14 @@ def why_protected(one: OwnNode, snapshot: Snapshot) -> Reason | None:
 
 def may_be_forced(one: OwnNode, snapshot: Snapshot) -> bool:
     """Whether a protected node goes nevertheless when it has expired or drifted, because its pool
-    bounds the drain. An annotation of the Node itself, not of a pod, keeps it until it expires.
+    bounds the drain, or expires its nodes forcefully. An annotation of the Node itself, not of a
+    pod, keeps it until it expires.
     Sources: Karpenter documentation, "TerminationGracePeriod" and "Node-Level Controls"."""
     rules = snapshot.rules.get(one.pool)
-    if rules is None or rules.drain_within is None or one.going:
+    if rules is None or one.going:
         return False
-    gone = rules.deleted_at is not None or rules.expired(one.created_at, snapshot.now)
-    return gone or not one.protected
+    cause = pending_cause(one, snapshot)
+    return rules.is_forced(cause) and (cause is not Cause.DRIFTED or not one.protected)
 
 
 def why_not_consolidated(one: OwnNode, snapshot: Snapshot) -> Reason | None:
@@ -62,15 +68,17 @@ def protections(one: OwnNode, snapshot: Snapshot) -> Iterator[Blocker]:
         yield Blocker(reasons.NODE_GOES_ALREADY(node=one.name))
     if one.protected:
         yield Blocker(reasons.NODE_IS_PROTECTED(node=one.name, annotation=DO_NOT_DISRUPT))
-    for movable in one.pods:
+    for movable in (*one.pods, *one.staying):
         yield from _protections_by(movable, one, snapshot)
 
 
 def _protections_by(movable: MovablePod, one: OwnNode, snapshot: Snapshot) -> Iterator[Blocker]:
     pod, until = movable.pod.name, movable.protected_until
     if until is not None and snapshot.now < until:
-        reason = reasons.POD_IS_PROTECTED(pod=pod, node=one.name, annotation=DO_NOT_DISRUPT)
+        reason = reasons.POD_IS_PROTECTED(pod=pod, node=one.name, annotation=PROTECTS_POD)
         yield Blocker(reason, until if until < FOREVER else None)
+    if movable.pod.spec.unmet is not None:
+        yield Blocker(reasons.POD_HAS_DEVICES(pod=pod, node=one.name))
     for budget in movable.blocked_by:
         yield Blocker(reasons.POD_IS_BLOCKED(budget=budget, pod=pod, node=one.name))
 
@@ -80,12 +88,16 @@ def against_consolidation(one: OwnNode, snapshot: Snapshot) -> Iterator[Blocker]
     it is known whether that would pay."""
     rules = snapshot.rules[one.pool]
     if not one.ready:
-        yield Blocker(reasons.NODE_STARTS(node=one.name))
+        unhealthy = one.unhealthy and reasons.NODE_UNHEALTHY(node=one.name, why=one.unhealthy)
+        yield Blocker(unhealthy or reasons.NODE_STARTS(node=one.name))
     if one.busy:
         yield Blocker(reasons.NODE_IS_BUSY(node=one.name))
     for movable in one.pods:
         if movable.bare:
             yield Blocker(reasons.POD_IS_BARE(pod=movable.pod.name, node=one.name))
+    # Karpenter's v1alpha5 ended empty nodes after ttlSecondsAfterEmpty in spite of the annotation.
+    if not (one.consolidated or rules.only_empty):
+        yield Blocker(reasons.NODE_IS_PROTECTED(node=one.name, annotation=DO_NOT_CONSOLIDATE))
     if rules.after is None:
         yield Blocker(reasons.POOL_NEVER_CONSOLIDATED(pool=one.pool))
         return
@@ -108,13 +120,14 @@ def _lasts(duration: timedelta) -> str:
 @dataclass
 class Allowances:
     """What the budgets of all pools and of the cluster still allow in one run. The budget of the
-    cluster, spec.churn, bounds disruptions of pods: empty nodes do not count."""
+    cluster, spec.churn, bounds disruptions that may move pods (`moves`)."""
 
     now: datetime
     rules: Mapping[str, ReturnRules]
     totals: dict[str, int]
     disrupted: dict[str, int]
     left: int | None
+    unready: dict[str, list[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "Allowances":
@@ -125,51 +138,72 @@ class Allowances:
         """
         totals: dict[str, int] = {}
         disrupted: dict[str, int] = {}
+        unready: dict[str, list[str]] = {}
         for one in snapshot.own:
             if one.gone:
                 continue
             totals[one.pool] = totals.get(one.pool, 0) + 1
             if one.going or not one.ready:
                 disrupted[one.pool] = disrupted.get(one.pool, 0) + 1
-        return cls(snapshot.now, snapshot.rules, totals, disrupted, snapshot.most)
+            if not (one.going or one.ready):
+                unready.setdefault(one.pool, []).append(one.name)
+        return cls(snapshot.now, snapshot.rules, totals, disrupted, snapshot.most, unready)
 
     def left_in(self, pool: str, cause: Cause) -> int:
         """Return how many more nodes of a pool may be disrupted for a cause."""
-        in_cluster = None if cause is Cause.EMPTY else self.left
-        left = [self.totals.get(pool, 0) if in_cluster is None else in_cluster]
+        left = [self.totals.get(pool, 0) if self.left is None else self.left]
         left += [
             budget.limit(self.totals.get(pool, 0)) - self.disrupted.get(pool, 0)
-            for budget in self.rules[pool].budgets
-            if budget.applies(cause, self.now)
+            for budget in self._budgets(pool, cause)
         ]
         return max(min(left), 0)
 
-    def exhausted(self, pool: str, cause: Cause) -> Iterator[Blocker]:
+    def exhausted(self, pool: str, cause: Cause, moves: bool = True) -> Iterator[Blocker]:
         """Yield the budgets that allow no further disruption of a pool's node for a cause."""
-        if cause is not Cause.EMPTY and self.left is not None and self.left <= 0:
+        if moves and self.left is not None and self.left <= 0:
             yield Blocker(reasons.CLUSTER_BUDGET_USED())
         disrupted = self.disrupted.get(pool, 0)
-        for budget in self.rules[pool].budgets:
+        for budget in self._budgets(pool, cause):
             limit = budget.limit(self.totals.get(pool, 0))
-            if budget.applies(cause, self.now) and disrupted >= limit:
+            if disrupted >= limit:
                 reason = reasons.DISRUPTION_BUDGET_USED(
-                    pool=pool, limit=limit, cause=cause, disrupted=disrupted
+                    pool=pool,
+                    limit=limit,
+                    cause=cause,
+                    disrupted=disrupted,
+                    unready=self._among_them(pool),
                 )
                 yield Blocker(reason, budget.ends(self.now))
 
-    def why_not(self, pool: str, cause: Cause) -> Reason | None:
+    def _budgets(self, pool: str, cause: Cause) -> Iterator[Budget]:
+        rules = self.rules[pool]
+        if not rules.is_forceful(cause):
+            yield from (one for one in rules.budgets if one.applies(cause, self.now))
+
+    def _among_them(self, pool: str) -> str:
+        """Return a part of a sentence about the nodes that use the budget without a retirement."""
+        unready = self.unready.get(pool)
+        return f", among them {reasons.named(unready)}, not Ready" if unready else ""
+
+    def why_not(self, pool: str, cause: Cause, moves: bool = True) -> Reason | None:
         """Return why no further node of a pool may be disrupted for a cause; None if one may."""
-        first = next(self.exhausted(pool, cause), None)
+        first = next(self.exhausted(pool, cause, moves), None)
         return first.reason if first else None
 
-    def take(self, pool: str, cause: Cause) -> Reason | None:
+    def take(self, pool: str, cause: Cause, moves: bool = True) -> Reason | None:
         """Take one disruption of a pool's node; None if it is allowed, else why it is not."""
-        if refused := self.why_not(pool, cause):
+        if refused := self.why_not(pool, cause, moves):
             return refused
         self.disrupted[pool] = self.disrupted.get(pool, 0) + 1
-        if cause is not Cause.EMPTY and self.left is not None:
+        if moves and self.left is not None:
             self.left -= 1
         return None
+
+
+def may_move(one: OwnNode, cause: Cause) -> bool:
+    """Whether pods may move if a node goes. After the cordon, a node that goes because it is empty,
+    or drifted and empty, is kept if a pod has come to it."""
+    return bool(one.pods) or cause not in {Cause.EMPTY, Cause.DRIFTED}
 
 
 def pending_cause(one: OwnNode, snapshot: Snapshot) -> Cause:
@@ -194,7 +228,7 @@ def blockers_of(one: OwnNode, moving: Moving, allowances: Allowances) -> tuple[B
         found += _against_saving(one, moving)
     elif may_be_forced(one, snapshot):
         found = []
-    return (*found, *allowances.exhausted(one.pool, cause))
+    return (*found, *allowances.exhausted(one.pool, cause, may_move(one, cause)))
 
 
 def _against_saving(one: OwnNode, moving: Moving) -> Iterator[Blocker]:

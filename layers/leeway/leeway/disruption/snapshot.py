@@ -16,8 +16,10 @@ from leeway.instances.owners import OwnerKind
 from leeway.launch.fleets import Offers
 from leeway.launch.images import variant_of
 from leeway.launch.intent import LaunchIntent, nodes_on_the_way
+from leeway.launch.prices import PriceCeiling, Prices, SpendingLimit
 from leeway.manifests.node_pool import NodePool as PoolManifest
 from leeway.manifests.node_pool import pools_of
+from leeway.policy.repair import Unhealthy
 from leeway.policy.worth import USUAL, Worth
 from leeway.ports.kubernetes_objects import RETIRING
 from leeway.provisioning.brakes import workload_of
@@ -35,12 +37,21 @@ class MovablePod:
 
     `protected_until` is until when an annotation forbids to disrupt it. `blocked_by` are the
     PodDisruptionBudgets that allow no disruption of it now. `bare`: no controller creates it again.
+    `deletion_cost` is that of its annotation.
     """
 
     pod: Pod
     protected_until: datetime | None = None
     blocked_by: tuple[str, ...] = ()
     bare: bool = False
+    deletion_cost: int = 0
+
+    @property
+    def eviction_cost(self) -> float:
+        """What its eviction counts: 1 for most pods, 0 to 10 by its deletion cost and its priority.
+        Source: Karpenter, `EvictionCost`, whose negative costs no order uses."""
+        cost = 1 + self.deletion_cost / 2**27 + self.pod.spec.priority / 2**25
+        return min(max(cost, 0.0), 10.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +61,15 @@ class OwnNode:
     - `node`: the node with all its pods, as selection sees it.
     - `price`: USD per hour of its offering now, None if it is not known.
     - `quiet_since`: when the last of its pods came or went, or the node became Ready.
-    - `protected`: an annotation of the node forbids to disrupt it.
+    - `staying`: the pods of DaemonSets and static ones that forbid to disrupt it.
+    - `protected`: an annotation of the node forbids to disrupt it. Not `consolidated`: one forbids
+      that.
     - `busy`: a pod terminates on it, the scheduler preempts others there for a pod, or it is empty
       and was launched for pods that still wait.
     - `going`: it is being retired, or its instance is interrupted. `gone`: it was given back empty,
       and EC2 ends its instance; only its Node is left.
     - `drift`: how it differs from what would be launched now; empty if it does not.
+    - `unhealthy`: why it is unhealthy by its conditions, None if it is not.
     """
 
     node: ExistingNode
@@ -68,17 +82,25 @@ class OwnNode:
     created_at: datetime
     quiet_since: datetime
     pods: tuple[MovablePod, ...] = ()
+    staying: tuple[MovablePod, ...] = ()
     ready: bool = True
     protected: bool = False
+    consolidated: bool = True
     going: bool = False
     gone: bool = False
     busy: bool = False
     drift: tuple[str, ...] = ()
+    unhealthy: Unhealthy | None = None
 
     @property
     def name(self) -> str:
         """The name of its Node."""
         return self.node.name
+
+    @property
+    def disruption_cost(self) -> float:
+        """1 for the node, and the evictions of its pods. Source: Karpenter, `SavingsRatio`."""
+        return 1 + sum(movable.eviction_cost for movable in self.pods)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +108,13 @@ class Snapshot:
     """A cluster at the time `now` (aware, UTC).
 
     - `others`: the nodes that are not Leeway's own, and instances that have not joined yet.
+    - `starting`: the names of nodes that are not initialized. They have room for pods that wait.
     - `waiting`: pods without a node, and those that scheduled headroom will create soon: nodes with
       room for them are needed.
     - `pools`, `catalog`, `unavailable`, `daemons`: what could be launched instead.
     - `rules`: the rules of each pool by its name; of a pool without rules nothing is given back.
     - `most`: how many nodes the disruption budget of the cluster allows now.
+    - `spending_limits`: what nodes of pools cost that have a limit in money, and the limits.
     """
 
     now: datetime
@@ -99,15 +123,26 @@ class Snapshot:
     catalog: Catalog
     rules: Mapping[str, ReturnRules]
     others: tuple[ExistingNode, ...] = ()
+    starting: frozenset[str] = frozenset()
     waiting: tuple[Pod, ...] = ()
     unavailable: frozenset[Unavailable] = frozenset()
     daemons: tuple[PodSpec, ...] = ()
     worth: Worth = USUAL
     most: int | None = None
+    spending_limits: tuple[SpendingLimit, ...] = ()
 
     def quiet(self, nodes: Iterable[OwnNode]) -> timedelta:
         """Return for how long no pod has come to any of these nodes or left it."""
         return self.now - max(one.quiet_since for one in nodes)
+
+    def is_full(self, one: OwnNode) -> bool:
+        """Whether a node takes no pods of nodes that are consolidated: it starts, or is inside the
+        consolidateAfter of its pool. Source: Karpenter, `IsUnderConsolidateAfter`."""
+        rules = self.rules.get(one.pool)
+        after = None if rules is None else rules.after
+        return one.name in self.starting or (
+            after is not None and self.now - one.quiet_since < after
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,12 +240,38 @@ def snapshot_of(
             **{m.metadata.name: rules_of(m) for m in read.manifests if isinstance(m, PoolManifest)},
         },
         others=(*(node for name, node in nodes.items() if name not in names), *coming),
+        starting=frozenset(
+            [
+                *(name for name in nodes if name not in read.state.details),
+                *(one.name for one in own_nodes if not one.ready),
+                *(one.name for one in coming),
+                *(read.starting.keys() - making.initialized),
+            ]
+        ),
         waiting=tuple(pod for pod in read.demand.pods if pod.name not in moving),
         unavailable=frozenset(unavailable),
         daemons=tuple(read.state.daemons),
         worth=worth,
         most=most,
+        spending_limits=_spending_limits(read, pools, own_nodes, (*nodes.values(), *coming)),
     )
+
+
+def _spending_limits(
+    read: ClusterRead,
+    pools: Sequence[NodePool],
+    own: Iterable[OwnNode],
+    nodes: Sequence[ExistingNode],
+) -> tuple[SpendingLimit, ...]:
+    """What the nodes of pools cost that have a limit in money, and the limits."""
+    limited = [one for one in pools if one.usd_per_hour is not None]
+    if not limited:
+        return ()
+    going = frozenset(one.name for one in own if one.going)
+    limits = PriceCeiling(uncounted=going).spending_limits(
+        read.cluster, limited, nodes, Prices(read.catalog)
+    )
+    return tuple(one for one in limits if one.pool)
 
 
 INDEXED_WITHIN = timedelta(minutes=3)
@@ -242,6 +303,10 @@ def _awaited(read: ClusterRead) -> Iterator[str]:
             yield from (one.instance for one in intent.instances)
 
 
+def _forbids(one: MovablePod) -> bool:
+    return one.protected_until is not None or bool(one.blocked_by)
+
+
 class _Nodes:
     """Makes the nodes of Leeway's own."""
 
@@ -262,13 +327,17 @@ class _Nodes:
         self._pools = pools
         self._launches = launches
         self._retiring = retiring | {one.instance for one in read.requests}
-        self._offers = Offers(read.catalog)
+        self._offers = {
+            name: Offers(read.catalog, node_class=pool.node_class) for name, pool in pools.items()
+        }
+        self._plain = Offers(read.catalog)
         self._budgets: dict[str, list[PodBudget]] = defaultdict(list)
         for budget in read.state.budgets:
             self._budgets[budget.namespace].append(budget)
+        self._blocked: dict[tuple[int, bool], tuple[str, ...]] = {}
         self._awaited = frozenset(_awaited(read))
         # By the Nodes themselves: those of the demand have the labels that were promised.
-        self._initialized = frozenset(
+        self.initialized = frozenset(
             one.name for one in read.state.nodes if one.labels.get(INITIALIZED) == "true"
         )
 
@@ -282,7 +351,8 @@ class _Nodes:
 
     def _own_node(self, node: ExistingNode, facts: InstanceFacts, details: NodeDetails) -> OwnNode:
         now = self._read.state.read_at
-        price = self._offers.price(facts.instance_type, facts.zone, facts.capacity_type)
+        offers = self._offers.get(facts.owner.name, self._plain)
+        price = offers.price(facts.instance_type, facts.zone, facts.capacity_type)
         # Without this, nodes that their pods can't use would go and be launched again for ever.
         awaited = not details.pods and facts.instance in self._awaited
         return OwnNode(
@@ -296,18 +366,36 @@ class _Nodes:
             created_at=details.created_at,
             quiet_since=now if details.busy else self._quiet.get(node.name, now),
             pods=tuple(map(self._movable, details.pods)),
-            ready=details.ready and node.name in self._initialized,
+            staying=tuple(filter(_forbids, map(self._movable, details.staying))),
+            ready=details.ready and node.name in self.initialized,
             protected=details.protected,
+            consolidated=details.consolidated,
             going=is_marked(node) or facts.instance in self._retiring,
             gone=facts.instance in self._gone,
             busy=details.busy or awaited,
             drift=self._drift(node, facts, details),
+            unhealthy=details.unhealthy,
         )
 
     def _movable(self, one: ObservedPod) -> MovablePod:
-        budgets = self._budgets.get(one.pod.spec.namespace, ())
-        blocked_by = blocking(budgets, one.pod, one.ready)
-        return MovablePod(one.pod, one.protected_until, blocked_by, bare=not one.controller)
+        return MovablePod(
+            one.pod,
+            one.protected_until,
+            self._blocked_by(one),
+            bare=not one.controller,
+            deletion_cost=one.deletion_cost,
+        )
+
+    def _blocked_by(self, one: ObservedPod) -> tuple[str, ...]:
+        """The budgets that block a pod. Equal pods, as of a DaemonSet, have one PodSpec."""
+        spec = one.pod.spec
+        budgets = self._budgets.get(spec.namespace)
+        if not budgets:
+            return ()
+        key = id(spec), one.ready
+        if key not in self._blocked:
+            self._blocked[key] = blocking(budgets, one.pod, one.ready)
+        return self._blocked[key]
 
     def _drift(
         self, node: ExistingNode, facts: InstanceFacts, details: NodeDetails

@@ -54,6 +54,14 @@ class Marks:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeCount:
+    """The number of nodes of a cluster: all, and those that are Ready."""
+
+    total: int
+    ready: int
+
+
+@dataclass(frozen=True, slots=True)
 class NodeEvent:
     """A Kubernetes Event about a node.
 
@@ -145,9 +153,10 @@ class Cluster(Protocol):
         labels: Mapping[str, str],
         taints: Sequence[Taint] = (),
         without: Collection[str] = (),
+        annotations: Mapping[str, str] | None = None,
     ) -> bool:
-        """Add labels and taints to exactly this node, by its UID, and remove the taints with the
-        keys `without`. Its other labels and taints stay.
+        """Add labels, taints and annotations to exactly this node, by its UID, and remove the
+        taints with the keys `without`. Its other labels, taints and annotations stay.
 
         False, without a change, if the node was deleted, or created again under the same name.
         """
@@ -157,8 +166,8 @@ class Cluster(Protocol):
         """List all nodes: completely, and not from a cache."""
         ...
 
-    def ready_nodes(self) -> int:
-        """Count the Ready nodes. Much cheaper than `nodes`."""
+    def count_nodes(self) -> NodeCount:
+        """Count all nodes, and those that are Ready. Much cheaper than `nodes`."""
         ...
 
     def attachments_on(self, node: str) -> list[Attachment]:

@@ -3,9 +3,10 @@
 Two pods with equal values are interchangeable.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from leeway.reasons import Reason
 from leeway.selection.offers.allocatable import NodeClass
 from leeway.selection.requirements import Requirements
 from leeway.selection.resources import Resources
@@ -31,7 +32,7 @@ class NodePool:
 
     `requirements` include the labels of its nodes. Among pools that fit, the one with the larger
     `weight` is used. `limits` apply to all its nodes together: a resource that is not named is
-    unlimited, "nodes" is the number of nodes.
+    unlimited, "nodes" is the number of nodes. `usd_per_hour` is what they may cost together.
     """
 
     name: str
@@ -42,9 +43,15 @@ class NodePool:
     startup_taints: tuple[Taint, ...] = ()
     limits: Mapping[str, int] | None = None
     node_class: NodeClass = field(default_factory=NodeClass)
+    usd_per_hour: float | None = None
 
     def __hash__(self) -> int:
         return hash((self.name, self.requirements))
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether it has limits, in resources or in money."""
+        return self.limits is not None or self.usd_per_hour is not None
 
     def left(self, used: Resources) -> Mapping[str, int] | None:
         """Return its limits less the used resources; None if it has no limits."""
@@ -144,7 +151,8 @@ class PodSpec:
     `requests` include one of the resource `pods`. The node must match one of `terms` (the terms of
     node affinity, each combined with the nodeSelector and the requirements of volumes); without
     terms, any node matches. `affinity` are the terms without those of volumes, if they differ.
-    `pod_affinity` and `pod_anti_affinity` are the required ones.
+    `pod_affinity` and `pod_anti_affinity` are the required ones. `unmet` is why no node at all can
+    take the pod, whatever room it has; None if one can.
     """
 
     namespace: str = "default"
@@ -161,6 +169,7 @@ class PodSpec:
     ports: frozenset[HostPort] = frozenset()
     priority: int = 0
     affinity: tuple[Requirements, ...] | None = None
+    unmet: Reason | None = None
 
     @property
     def own_terms(self) -> tuple[Requirements, ...]:
@@ -232,3 +241,7 @@ class ExistingNode:
         """Return the node as it is while it retires: it takes no pods, even pods that tolerate
         every taint, and counts against the limits of its pool."""
         return replace(self, allocatable=Resources(), pods=(), daemons=Resources())
+
+    def full(self, pods: Iterable[PodSpec] = ()) -> "ExistingNode":
+        """Return the node with these pods besides its own, without room for others."""
+        return replace(self, allocatable=Resources(), pods=(*self.pods, *pods))

@@ -504,6 +504,9 @@ MOVES, LEAST_MOVES = 10, 500
 """How often pods without constraints are moved on average, but in total at least the second number:
 more rounds find hardly more."""
 
+MOST_ROUNDS = 100
+"""The maximum number of rounds for pods without constraints."""
+
 TRUSTED = 1.02
 """The improvement stops at the price of the cheapest whole nodes that were found, but not above
 this multiple of the bound: there may be cheaper ones."""
@@ -550,6 +553,7 @@ def ruin_and_recreate(
                 other = min(other, _nodes(inserter, patterns()), key=lambda nodes: nodes.price)
             best = min(best, other, key=lambda nodes: nodes.price)
         moves = max(MOVES * float(problem.counts.sum()), LEAST_MOVES)
+        rounds = min(rounds, MOST_ROUNDS)
         bound = max(bound, min(whole, TRUSTED * bound))
     elif patterns:
         best = _nodes(inserter, patterns())
