@@ -20,6 +20,7 @@ from bench import (
     linear_programs,
     packing,
     provision,
+    provision_memory,
     provision_read,
     rehearsals,
     returns,
@@ -40,7 +41,9 @@ BENCHES = {
     "kubernetes": kubernetes.main,
     "linear-programs": linear_programs.main,
     "packing": packing.main,
+    "packing-curves": packing.curves,
     "provision": provision.main,
+    "provision-memory": provision_memory.main,
     "provision-read": provision_read.main,
     "rehearse": rehearsals.main,
     "returns": returns.main,
@@ -49,6 +52,8 @@ BENCHES = {
     "warmth": warmth.main,
 }
 
+EVERY = [name for name in BENCHES if name != "packing-curves"]
+"""`packing` prints the curves, too."""
 
 RANDOM_CLUSTERS = re.compile(r"c?[0-9]+(,c?[0-9]+)*")
 
@@ -57,7 +62,7 @@ def main(names: list[str]) -> int:
     """Run the named measurements (default: all). Return 2 for an unknown name."""
     if names[:2] == ["rehearse", "--only"]:
         return _rehearse_only(",".join(names[2:]))
-    requested = [name.partition("=") for name in names or BENCHES]
+    requested = [name.partition("=") for name in names or EVERY]
     sized = {"storms": storms.main, "rehearse": rehearsals.main, "day": day.main}
     unknown = [
         name + equals + size

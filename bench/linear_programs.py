@@ -1,38 +1,21 @@
 """Measures what linear programs are worth: the price of plans against the bound, and the time, with
 and without them, for groups of equal pods and for the pods of the packing measurements."""
 
-import random
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from unittest.mock import patch
 
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import Pod, PodSpec
-from leeway.selection.resources import Resources
+from leeway.selection.pods import Pod
 from leeway.selection.solver import solving
 
 from bench.packing import CATALOGS, SYNTHETIC
-from bench.workloads import CPU, MEMORY, MIB, diverse_pods, generic_pods
+from bench.workloads import diverse_pods, equal_pods, generic_pods
 
 COUNTS = (10, 50, 200, 1_000, 5_000)
-
-
-def equal_pods(groups: int) -> Callable[[int], list[Pod]]:
-    """Return a function that makes pods of this number of Deployments."""
-
-    def make(count: int) -> list[Pod]:
-        dice = random.Random(7)
-        sizes = [(dice.choice(CPU), dice.choice(MEMORY) * MIB) for _ in range(groups)]
-        specs = [
-            PodSpec(requests=Resources({"cpu": cpu, "memory": memory, "pods": 1}))
-            for cpu, memory in sizes
-        ]
-        return [Pod(f"default/pod-{i}", specs[i % groups]) for i in range(count)]
-
-    return make
 
 
 WORKLOADS = {f"{groups} kinds": equal_pods(groups) for groups in (1, 3, 10, 30)} | {

@@ -1,12 +1,13 @@
-"""Measures packing: pods per second, peak memory, and the price of the plan against the bound; the
-price after a budget of time; and the time with nodes that exist, and for pods that fit nowhere."""
+"""Measures packing from 1 to 20,000 pods: the time, peak memory, and the price of the plan against
+the bound; the price after a budget of time; and the time with nodes that exist, and for pods that
+fit nowhere. All seconds are those of one processor, on one thread."""
 
 import json
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from resource import RUSAGE_SELF, getrusage
 from typing import Any
 
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE
@@ -17,27 +18,42 @@ from leeway.selection.requirements import Requirement, Requirements
 from leeway_cli.simulated_day.bound import covering_bound
 
 from bench.plan_checker import violations
+from bench.statistics import peak_mb
 from bench.workloads import (
     diverse_pods,
+    equal_pods,
     existing_nodes,
     generic_pods,
     huge_pods,
+    spread_pods,
     synthetic_catalog,
 )
 
-COUNTS = (1, 10, 50, 100, 200, 500, 1_000, 5_000, 10_000, 20_000)
-KARPENTER = {50: 0.17, 100: 0.38}
-"""CPU seconds in which Karpenter's scheduler plans this number of diverse pods on its 400 fake
-instance types. Source: its own benchmark, `scheduling_benchmark_test.go`, run once on the same
-machine as Leeway."""
+COUNTS = (1, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000)
+SYNTHETIC = "400 synthetic types"
+USUAL = "us-east-1, c, m and r on demand"
+EVERY = "us-east-1, every type on demand"
 
-WORKLOADS = {"unconstrained": generic_pods, "diverse": diverse_pods}
+KARPENTER = {
+    (SYNTHETIC, "diverse"): {50: 39, 100: 94, 200: 180, 1_000: 940, 5_000: 6_800, 20_000: 64_000},
+    (USUAL, "unconstrained"): {100: 27, 5_000: 1_070},
+}
+"""Milliseconds in which Karpenter's scheduler solves and truncates the same pods on the same types:
+the core of August 2026, CPU of one thread, one worker, on the machine of the other figures."""
+
+WORKLOADS = {
+    "unconstrained": generic_pods,
+    "10 Deployments": equal_pods(10),
+    "20 spread Deployments": spread_pods,
+    "diverse": diverse_pods,
+}
+JUMP = 2.0
+"""Time jumps if it grows by more than this multiple of the growth of the pods, or shrinks by it."""
+
 CHECKED = 1_000
 """Up to this number of pods the plan is checked pod by pod, in quadratic time."""
 
 RUNS = 3
-
-SYNTHETIC = "400 synthetic types"
 
 BUDGETS = (0.1, 0.25, 0.5, 1.0, 2.0)
 """Seconds of one processor after which packing makes no further improvement."""
@@ -53,18 +69,30 @@ PENDING = 500
 
 
 def main() -> None:
-    """Print a table for each catalog and each kind of workload."""
+    """Print all tables."""
+    curves()
+    _others()
+
+
+def curves() -> None:
+    """Print a table of all numbers of pods for each catalog and each mix of pods."""
     for catalog in CATALOGS:
         for workload in WORKLOADS:
             sys.stdout.write(f"\n{workload} pods, {catalog}\n")
             sys.stdout.write(
                 "  pods       ms   pods/s  memory  nodes     USD/h  bound  price/bound\n"
             )
-            beside = KARPENTER if (catalog, workload) == (SYNTHETIC, "diverse") else {}
+            beside = KARPENTER.get((catalog, workload), {})
+            before: dict[str, Any] = {}
             for count in COUNTS:
                 found = _apart("packing", catalog, workload, count)
-                sys.stdout.write(_line(found, beside.get(count)))
+                jumps = "  JUMP" if before and _jumps(before, found) else ""
+                sys.stdout.write(f"{_line(found, beside.get(count))}{jumps}\n")
                 sys.stdout.flush()
+                before = found
+
+
+def _others() -> None:
     sys.stdout.write(f"\nprice/bound of {CHECKED:,} pods after seconds of one processor\n")
     for catalog in CATALOGS:
         for workload in WORKLOADS:
@@ -95,20 +123,27 @@ def main() -> None:
 def _apart(measured: str, catalog: str, workload: str, count: int) -> dict[str, Any]:
     """Measure in a child process, so that its memory is measured alone."""
     command = [sys.executable, "-m", "bench.packing", measured, catalog, workload, str(count)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    alone = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=alone)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
-def _line(found: dict[str, Any], karpenter: float | None) -> str:
+def _line(found: dict[str, Any], karpenter: int | None) -> str:
     return (
         f"{found['pods']:6,} {found['milliseconds']:8,.1f} {found['pods_per_second']:8,.0f}"
         f" {found['memory']:4,.0f} MB"
         f" {found['nodes']:6,} {found['price']:9,.2f} {found['bound']:6,.0f} {found['ratio']:8.4f}"
         f"{'' if found['sound'] else '  WRONG'}"
         f"{f'  ({found["unplaced"]} not placed)' if found['unplaced'] else ''}"
-        f"{f'  (Karpenter: {1000 * karpenter:,.0f} ms)' if karpenter else ''}\n"
+        f"{f'  (Karpenter: {karpenter:,} ms)' if karpenter else ''}"
     )
+
+
+def _jumps(before: dict[str, Any], found: dict[str, Any]) -> bool:
+    """Whether the time of a row does not follow from that of the one before with fewer pods."""
+    growth = found["milliseconds"] / before["milliseconds"]
+    return not 1 / JUMP <= growth <= JUMP * found["pods"] / before["pods"]
 
 
 def measure(supply: Supply, pods: Sequence[Pod]) -> dict[str, Any]:
@@ -119,7 +154,7 @@ def measure(supply: Supply, pods: Sequence[Pod]) -> dict[str, Any]:
         started = time.process_time()
         plan = pack(pods, supply)
         seconds.append(time.process_time() - started)
-    memory = getrusage(RUSAGE_SELF).ru_maxrss / 1024
+    memory = peak_mb()
     # A pod of a small batch may require affinity to pods outside of the batch.
     unplaced = {each.pod for each in plan.unschedulable}
     bound = covering_bound([pod for pod in pods if pod.name not in unplaced], supply)
@@ -166,7 +201,7 @@ def with_nodes(
         seconds.append(time.process_time() - started)
     return {
         "milliseconds": 1000 * min(seconds),
-        "memory": getrusage(RUSAGE_SELF).ru_maxrss / 1024,
+        "memory": peak_mb(),
         "existing": sum(len(placed.pods) for placed in plan.existing),
         "launched": len(plan.launches),
     }
@@ -191,12 +226,7 @@ def _usual() -> Supply:
     )
 
 
-USUAL = "us-east-1, c, m and r on demand"
-CATALOGS = {
-    SYNTHETIC: _synthetic,
-    USUAL: _usual,
-    "us-east-1, every type on demand": _real,
-}
+CATALOGS = {SYNTHETIC: _synthetic, USUAL: _usual, EVERY: _real}
 
 
 def _measured(measured: str, catalog: str, workload: str, count: int) -> dict[str, Any]:

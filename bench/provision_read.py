@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.canned_api import PODS_PER_NODE
-from bench.statistics import percentile
+from bench.statistics import peak_mb, percentile
 
 SIZES = (100, 1_000, 5_000)
 PENDING = 500
@@ -142,13 +142,6 @@ def _median(times: list[tuple[float, float]]) -> tuple[float, float]:
 
 def _shown(seconds: tuple[float, float]) -> str:
     return " / ".join(f"{each:.2f}" for each in seconds)
-
-
-def peak_mb() -> int:
-    """Return the peak memory of this process. That of `getrusage` includes its parent's."""
-    status = Path("/proc/self/status").read_text()
-    (line,) = [each for each in status.splitlines() if each.startswith("VmHWM:")]
-    return int(line.split()[1]) // 1024
 
 
 if __name__ == "__main__":

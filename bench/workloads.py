@@ -1,11 +1,12 @@
 """The pods and the instance types of the packing measurements.
 
-The workload is that of Karpenter's own benchmark: a fifth each of pods without constraints, spread
-over zones, spread over nodes, with affinity by zone, and with anti-affinity by node.
+The diverse pods are those of Karpenter's own benchmark: a fifth each of pods without constraints,
+spread over zones, spread over nodes, with affinity by zone to the pods of their own label, and with
+anti-affinity by node. Source: `makeDiversePods` in its `scheduling_benchmark_test.go`.
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from leeway.selection.labels import ARCH, HOSTNAME, INITIALIZED, ZONE
@@ -42,6 +43,28 @@ def diverse_pods(count: int, seed: int = 42) -> list[Pod]:
     return pods
 
 
+def equal_pods(deployments: int) -> Callable[[int], list[Pod]]:
+    """Return a function that makes pods of this number of Deployments, without constraints."""
+
+    def make(count: int) -> list[Pod]:
+        dice = random.Random(7)
+        specs = [PodSpec(requests=_requests(dice)) for _ in range(deployments)]
+        return [Pod(f"default/pod-{i}", specs[i % deployments]) for i in range(count)]
+
+    return make
+
+
+def spread_pods(count: int, deployments: int = 20) -> list[Pod]:
+    """Return pods of this number of Deployments, each spread over the zones."""
+    dice = random.Random(7)
+    specs = []
+    for number in range(deployments):
+        labels = {"app": f"web-{number}"}
+        spread = (Spread(_term(ZONE, labels), max_skew=1),)
+        specs.append(PodSpec(labels=labels, requests=_requests(dice), spreads=spread))
+    return [Pod(f"default/spread-{i}", specs[i % deployments]) for i in range(count)]
+
+
 def huge_pods(count: int) -> list[Pod]:
     """Return pods that fit nowhere, each of another size."""
     sizes = ({"cpu": 10**7 + i, "memory": GIB, "pods": 1} for i in range(count))
@@ -60,22 +83,24 @@ def existing_nodes(
     supply: Supply, count: int, with_room: bool, seed: int = 7
 ) -> list[ExistingNode]:
     """Return nodes of one type in all zones, with ten pods each of the kinds of `diverse_pods`,
-    without anti-affinity by node. The pods leave room for a few more, or for none."""
+    without anti-affinity by node. The pods leave room for a few more, or for none. Equal pods share
+    one value, as those of a template do when a cluster is read."""
     dice = random.Random(seed)
     offerings = [at for at, each in enumerate(supply.candidates) if each.type.name == TYPE_OF_NODES]
     used = Resources({"cpu": 500 if with_room else 785, "memory": 2 * GIB, "pods": 1})
-    nodes = []
+    nodes, known = [], dict[PodSpec, PodSpec]()
     for number in range(count):
         offering = dice.choice(offerings)
         candidate = supply.candidates[offering]
         kinds = [dice.choice(KINDS[:-1]) for _ in range(PODS_OF_A_NODE)]
+        specs = [replace(_of_kind(kind, dice), requests=used) for kind in kinds]
         nodes.append(
             ExistingNode(
                 f"node-{number}",
                 {**supply.labels(offering), HOSTNAME: f"node-{number}", INITIALIZED: "true"},
                 candidate.type.allocatable,
                 candidate.type.capacity,
-                pods=tuple(replace(_of_kind(kind, dice), requests=used) for kind in kinds),
+                pods=tuple(known.setdefault(spec, spec) for spec in specs),
                 pool=candidate.pool.name,
             )
         )
@@ -102,8 +127,8 @@ def _of_kind(kind: str, dice: random.Random) -> PodSpec:
         case "host-spread":
             return _spread(dice, HOSTNAME)
         case "zone-affinity":
-            near = (_term(ZONE, {"my-affinity": dice.choice(VALUES)}),)
             labels = {"my-affinity": dice.choice(VALUES)}
+            near = (_term(ZONE, labels),)
             return PodSpec(labels=labels, requests=_requests(dice), pod_affinity=near)
         case "host-anti-affinity":
             labels = {"app": "nginx"}

@@ -212,11 +212,10 @@ class _Scheduler:
         existing = self._existing
         at = np.arange(len(existing.nodes)) if rows is None else rows
         room = np.where(filters.admitted[at], existing.fitting(filters.size, at), 0)
-        if len(filters.counted):
-            cells = at[:, None], filters.counted  # as np.ix_, which takes ten times as long
-            spare = existing.limits[cells] - existing.counts[cells]
-            spare = np.where(filters.adds[at], spare, np.inf)
-            room = np.minimum(room, spare.min(axis=1))
+        # One counter after another: minima along the last axis take several times as long.
+        for column, counter in enumerate(filters.counted.tolist()):
+            spare = existing.limits[at, counter] - existing.counts[at, counter]
+            np.minimum(room, np.where(filters.adds[at, column], spare, np.inf), out=room)
         for cap in filters.exclusions:
             there = existing.counts[at, cap.counter]
             counts = cap.counter in filters.counted

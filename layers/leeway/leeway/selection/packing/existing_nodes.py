@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from leeway.selection.labels import HOSTNAME, ZONE, normalised
+from leeway.selection.labels import ALIASES, HOSTNAME, ZONE, normalised
 from leeway.selection.packing.pod_groups import PodBatch, PodGroup, Units
 from leeway.selection.packing.topology import Cap, CountedNodes, Counters, Rules
 from leeway.selection.pods import ExistingNode, PodSpec
@@ -39,13 +39,12 @@ class ExistingNodes:
         self.planned = np.arange(len(nodes)) >= len(nodes) - planned
         self._resources = tuple(resources)
         self._counters = counters
-        self.labels = [_labels(node) for node in nodes]
+        self.labels = [labels_of(node) for node in nodes]
         self.zones = [labels.get(ZONE, NO_ZONE) for labels in self.labels]
         names = sorted(set(self.zones))
         every = np.array(self.zones)
         self._zone_rows = names, [np.flatnonzero(every == name) for name in names]
         n = len(nodes)
-        self.free = np.zeros((n, len(resources)))
         self.counts = np.zeros((n, len(counters)))
         self.limits = np.full((n, len(counters)), np.inf)
         self.domain_limits: dict[int, Floats] = {}
@@ -54,24 +53,47 @@ class ExistingNodes:
         self._domains: dict[str, Ints] = {}
         self.placed: list[tuple[int, PodBatch]] = []
         self.rules: list[tuple[Rules, ...]] = []
-        requests: dict[int, Floats] = {}
+        self._allocatable = np.array([self.amounts(node.allocatable) for node in nodes])
+        self._allocatable = self._allocatable.reshape(n, len(resources))
+        self.free = self._allocatable.copy()
         for row, node in enumerate(nodes):
-            self.free[row] = self.amounts(node.allocatable) - self.amounts(node.terminating)
+            if node.terminating:
+                self.free[row] -= self.amounts(node.terminating)
             if daemons:
                 self.free[row] -= self._pending_daemons(node, row, daemons)
-            self.rules.append(
-                tuple(counters.rules_on(pod, self.labels[row], node.taints) for pod in node.pods)
-            )
-            for pod, rules in zip(node.pods, self.rules[row], strict=True):
-                if id(pod) not in requests:
-                    requests[id(pod)] = self.amounts(pod.requests)
-                self.free[row] -= requests[id(pod)]
-                if rules.counted:
-                    self.counts[row, list(rules.counted)] += 1
+        self._add_running()
+        self._allocatable = np.maximum(self._allocatable, 1)
+
+    def _add_running(self) -> None:
+        """Add the pods that run on the nodes. Their requests and counters are summed at once."""
+        counters, everywhere = self._counters, dict[int, Rules | None]()
+        numbers: dict[int, int] = {}
+        requests: list[Floats] = []
+        rows, specs, counted = list[int](), list[int](), list[int]()
+        width = len(counters)
+        for row, node in enumerate(self.nodes):
+            found = []
+            for pod in node.pods:
+                known = id(pod)
+                if known not in numbers:
+                    numbers[known] = len(requests)
+                    requests.append(self.amounts(pod.requests))
+                    everywhere[known] = counters.rules_everywhere(pod)
+                rules = everywhere[known] or counters.rules_on(pod, self.labels[row], node.taints)
+                rows.append(row)
+                specs.append(numbers[known])
+                counted += [row * width + counter for counter in rules.counted]
+                found.append(rules)
                 if rules.caps_on_node or rules.caps_in_zone or rules.caps_by_label:
                     self._add_limits(row, rules, skews=False)
-        self._allocatable = np.array([self.amounts(node.allocatable) for node in nodes])
-        self._allocatable = np.maximum(self._allocatable.reshape(n, len(resources)), 1)
+            self.rules.append(tuple(found))
+        if rows:
+            for resource, amounts in enumerate(np.array(requests).T):
+                sums = np.bincount(rows, amounts[specs], len(self.nodes))
+                self.free[:, resource] -= sums
+        if counted:
+            cells = np.bincount(counted, minlength=self.counts.size)
+            self.counts += cells.reshape(self.counts.shape)
 
     def amounts(self, amounts: Resources) -> Floats:
         """Return amounts as an array: R."""
@@ -195,11 +217,11 @@ class ExistingNodes:
 
     def fitting(self, size: Floats, rows: Ints | slice = slice(None)) -> Floats:
         """How many times an amount (R) fits into the free resources of each node."""
-        requested = size > 0
-        found: Floats = np.floor((self.free[rows][:, requested] + 1e-6) / size[requested]).min(
-            axis=1, initial=np.inf
-        )
-        return found
+        free = self.free[rows]
+        found: Floats = np.full(len(free), np.inf)
+        for resource in np.flatnonzero(size > 0).tolist():
+            np.minimum(found, (free[:, resource] + 1e-6) / size[resource], out=found)
+        return np.floor(found)
 
     def place(self, batch: PodBatch, zone: str | None) -> PodBatch:
         """Assign as many units as fit, to the fullest nodes first. Returns the batch of the units
@@ -260,6 +282,9 @@ class ExistingNodes:
         self.free, self.counts, self.limits, self.domain_limits, self.placed = self.snapshot()
 
 
-def _labels(node: ExistingNode) -> dict[str, str]:
+def labels_of(node: ExistingNode) -> dict[str, str]:
+    """Return the labels of a node by their current names, and its hostname."""
+    if ALIASES.keys().isdisjoint(node.labels):
+        return {HOSTNAME: node.name, **node.labels}
     labels = {normalised(key): value for key, value in node.labels.items()}
     return {HOSTNAME: node.name, **labels}

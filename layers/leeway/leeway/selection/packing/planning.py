@@ -348,7 +348,7 @@ class Effort:
     pods: int = 500
     singly: int = 40
     orders: int = len(ORDERS)
-    improvements: int = 100
+    improvements: int = 200
 
 
 USUAL = Effort()
@@ -414,11 +414,13 @@ def _best(draft: Draft, effort: Effort) -> Draft:
 def _reordered(draft: Draft, effort: Effort) -> Draft:
     """The best of several drafts. Each draft places first the pods that the one before left out."""
     best, ranks = draft, dict.fromkeys(draft.specs, 0)
+    tried: list[set[PodSpec]] = []
     for attempt in range(1, effort.attempts):
         first = _with_leaders(draft.order_dependent, draft.specs)
         behind = {rank for spec, rank in ranks.items() if spec not in first}
-        if not first or not behind:
+        if not first or not behind or first in tried:
             break
+        tried.append(first)
         ranks |= dict.fromkeys(first, -attempt)
         draft = best.restarted()
         draft.plan_all(ranks)

@@ -6,6 +6,7 @@ that they both cap and add to. The other counters are checked when pods are assi
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import batched
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from leeway.selection.solver.problem import Bools, Floats, Ints, Problem
 MAX_CLASSES = 60
 
 MAX_ONE_BY_ONE = 2000
-"""Units that are packed one by one (see `leeway.selection.solver.solving`)."""
+"""Units with constraints that are packed one by one (see `leeway.selection.solver.solving`)."""
 
 ASSUMED_PER_NODE = 2
 """Assumed number of pods with caps on other pods' counters per node, if there are too many classes
@@ -68,6 +69,7 @@ class Classifier:
         self.supply = supply
         self.resources = tuple(resources)
         self.capacity = supply.capacity(self.resources)
+        self._alike = supply.alike(self.resources)
         self._by_resource = list(np.ascontiguousarray(self.capacity.T))
         self._places: dict[bytes, int] = {}
         self._fitting: dict[object, Bools] = {}
@@ -140,7 +142,7 @@ class Classifier:
         if not analyzed:
             return None, unplaceable
         pod_classes = _sorted(analyzed, _exactly)
-        if one_by_one and sum(len(each.batch.units) for each in analyzed) <= MAX_ONE_BY_ONE:
+        if one_by_one and _are_few(analyzed):
             return self._arrays(
                 pod_classes, _exact_counters(pod_classes), True, few=True
             ), unplaceable
@@ -250,16 +252,27 @@ class Classifier:
 
     def _distinct(self, allowed: Bools) -> Ints:
         """The cheapest of the offerings with equal capacity that the same classes may use."""
-        feasible = np.flatnonzero(allowed.any(axis=0))
-        feasible = feasible[np.argsort(self.supply.prices[feasible], kind="stable")]
-        marks = np.packbits(allowed[:, feasible], axis=0).T
-        held = (
-            np.ascontiguousarray(self.capacity[feasible]).view(np.uint8).reshape(len(feasible), -1)
-        )
-        rows = np.ascontiguousarray(np.concatenate([held, marks], axis=1))
-        keys = rows.view(np.dtype((np.void, rows.shape[1]))).ravel()
-        _, first = np.unique(keys, return_index=True)
+        feasible = self.supply.by_price(np.flatnonzero(allowed.any(axis=0)))
+        rows = list({row.tobytes(): row for row in allowed}.values())
+        kinds = self._alike[feasible]
+        for some in batched(rows, 64, strict=False):
+            marks = np.zeros((len(feasible), 8), dtype=np.uint8)
+            packed = np.packbits([row[feasible] for row in some], axis=0).T
+            marks[:, : packed.shape[1]] = packed
+            marked = np.unique(marks.view(np.uint64).ravel(), return_inverse=True)[1]
+            kinds = kinds * len(feasible) + marked
+            kinds = np.unique(kinds, return_inverse=True)[1]
+        _, first = np.unique(kinds, return_index=True)
         return np.sort(feasible[first])
+
+
+def _are_few(analyzed: Sequence[_Analyzed]) -> bool:
+    """Whether units are packed one by one: a small number, or units without constraints: they may
+    use every node that has room for them, all in one zone each or all in every zone."""
+    if sum(len(each.batch.units) for each in analyzed) <= MAX_ONE_BY_ONE:
+        return True
+    zones = {each.batch.zone for each in analyzed}
+    return (zones == {None} or None not in zones) and not any(each.caps for each in analyzed)
 
 
 def _sorted(

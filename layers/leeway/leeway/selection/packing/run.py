@@ -10,9 +10,9 @@ from itertools import groupby, repeat
 import numpy as np
 
 from leeway.reasons import Reason
-from leeway.selection.labels import ZONE, normalised
+from leeway.selection.labels import ZONE
 from leeway.selection.packing.binding import Demand, Order, schedule
-from leeway.selection.packing.existing_nodes import NO_ZONE, ExistingNodes
+from leeway.selection.packing.existing_nodes import NO_ZONE, ExistingNodes, labels_of
 from leeway.selection.packing.label_domains import LabelDomains
 from leeway.selection.packing.new_nodes import (
     Limits,
@@ -37,13 +37,13 @@ from leeway.selection.packing.pod_groups import (
 )
 from leeway.selection.packing.requests import make_requests
 from leeway.selection.packing.supply import Supply
-from leeway.selection.packing.topology import NO_RULES, Counters
+from leeway.selection.packing.topology import NO_RULES, Counters, Rules
 from leeway.selection.packing.unschedulable import Explanations
 from leeway.selection.packing.zones import Choice, ZoneCounts, assign
 from leeway.selection.pods import ExistingNode, Pod, PodSpec, Weighted
 from leeway.selection.requirements import Requirements
 from leeway.selection.resources import Resources
-from leeway.selection.solver.problem import Bools, Proceed
+from leeway.selection.solver.problem import Bools, Ints, Proceed
 
 REPACK_FROM = 1.05
 """Nodes that cost more than this multiple of the bound are partly packed again."""
@@ -420,8 +420,8 @@ class PackingRun:
         key = (batch.shape, required.terms)
         if key not in self._zones_of:
             zones = self.supply.zones
-            feasible = frozenset(zones[self.classifier.allowed(batch)].tolist())
-            domains = frozenset(zones[self.supply.allowed(required)].tolist())
+            feasible = frozenset(_numbers(zones[self.classifier.allowed(batch)]))
+            domains = frozenset(_numbers(zones[self.supply.allowed(required)]))
             self._zones_of[key] = (feasible, domains)
         return self._zones_of[key]
 
@@ -430,9 +430,13 @@ class PackingRun:
         zones = self.counters.zones
         counts = ZoneCounts(zones, [*self._cheapest_first(), *range(known, len(zones))])
         position = {name: i for i, name in enumerate(counts.zones)}
+        running: dict[tuple[int, str], tuple[Rules, int]] = {}
         for rules_there, zone in zip(self.existing.rules, self.existing.zones, strict=True):
             for rules in rules_there if zone != NO_ZONE else ():
-                counts.add(rules, position[zone])
+                _, pods = running.get((id(rules), zone), (rules, 0))
+                running[id(rules), zone] = rules, pods + 1
+        for (_, zone), (rules, pods) in running.items():
+            counts.add(rules, position[zone], pods)
         return counts
 
     def _cheapest_first(self) -> list[int]:
@@ -445,11 +449,17 @@ class PackingRun:
         return sorted(zones, key=lambda z: costs[self.supply.zones == z].min(initial=np.inf))
 
 
+def _numbers(positions: Ints) -> list[int]:
+    """The distinct numbers."""
+    found: list[int] = np.flatnonzero(np.bincount(positions)).tolist()
+    return found
+
+
 def _zones(supply: Supply, nodes: Sequence[ExistingNode]) -> tuple[str, ...]:
     """The zones with offerings, then the other zones with nodes."""
     known = supply.zone_names
-    labels = ({normalised(key): value for key, value in node.labels.items()} for node in nodes)
-    return known + tuple(sorted({each[ZONE] for each in labels if each.get(ZONE)} - set(known)))
+    found = {labels_of(node).get(ZONE, NO_ZONE) for node in nodes} - {NO_ZONE, *known}
+    return known + tuple(sorted(found))
 
 
 def _leading(group: PodGroup) -> frozenset[int]:

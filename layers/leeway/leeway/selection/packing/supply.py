@@ -196,6 +196,7 @@ class Supply:
         self._values: dict[str, list[str | None]] = {}
         self._capacity: dict[tuple[str, ...], Floats] = {}
         self._varied: Supply | None = None
+        self._alike: dict[tuple[str, ...], Ints] = {}
 
     def __len__(self) -> int:
         return len(self.candidates)
@@ -329,6 +330,13 @@ class Supply:
                 held -= self._runs_daemon(daemon)[:, None] * combined
             self._capacity[key] = np.maximum(held, 0)
         return self._capacity[key]
+
+    def alike(self, resources: Sequence[str]) -> Ints:
+        """Return a number for each offering that is equal for equal capacity: O."""
+        key = tuple(resources)
+        if key not in self._alike:
+            self._alike[key] = np.unique(self.capacity(key), axis=0, return_inverse=True)[1].ravel()
+        return self._alike[key]
 
     def limited(self, resources: Sequence[str]) -> Floats:
         """Return the amount that each offering adds towards the limits of its pool: O x R. "nodes"

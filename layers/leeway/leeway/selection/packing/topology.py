@@ -260,6 +260,11 @@ class Counters:
         }
         return self._rules(spec, counted, conditional)
 
+    def rules_everywhere(self, spec: PodSpec) -> Rules | None:
+        """Return the rules of a pod on any node; None if they depend on the node."""
+        counted = self.selecting(spec)
+        return None if counted & self._of_some.keys() else self._rules(spec, counted, frozenset())
+
     def rules_on(
         self, spec: PodSpec, labels: Mapping[str, str], taints: tuple[Taint, ...]
     ) -> Rules:

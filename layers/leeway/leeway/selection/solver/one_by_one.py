@@ -5,17 +5,22 @@ new node with the most value for its price. The cheaper result stays.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from leeway.selection.solver.few_nodes import FewNodes, Groups, Offerings, booleans
 from leeway.selection.solver.problem import Bools, Floats, Ints, Problem, Proceed
 from leeway.selection.solver.programs import Pattern, required_nodes
+from leeway.selection.solver.whole_nodes import filled, mixes
 
 NEAR_BEST, TRIES = 0.98, 30
 """A new node is taken if its value for its price is at least this share of the best estimate, or
 after this number of nodes was filled."""
+
+FEW = 48
+"""Up to this number of nodes, loops over nodes are faster than operations on arrays."""
 
 SPACE = 8
 """Nodes that a copy has space for: most rounds of improvement add fewer."""
@@ -50,9 +55,14 @@ class Nodes:
         """The price in USD per hour."""
         return float(self.costs[: self.count].sum())
 
-    def of(self, rows: Ints) -> "Nodes":
+    @property
+    def gains(self) -> Floats:
+        """The value of each node's pods for its price: N."""
+        return self.worth[: self.count] / np.maximum(self.costs[: self.count], 1e-12)
+
+    def of(self, rows: Sequence[int]) -> "Nodes":
         """Return copies of some nodes, with space for a few more: any row, as `new` resets it."""
-        copied = np.concatenate([rows, np.zeros(SPACE, dtype=np.int64)])
+        copied = np.concatenate([rows, np.zeros(SPACE)]).astype(np.int64)
         return Nodes(
             len(rows),
             self.load[:, copied],
@@ -63,7 +73,7 @@ class Nodes:
             self.worth[copied],
             self.choices[copied],
             self.chosen[copied],
-            [self.pods[row] for row in rows.tolist()],
+            [self.pods[row] for row in rows],
         )
 
     def _extend(self) -> None:
@@ -89,12 +99,7 @@ class Nodes:
         return row
 
 
-@dataclass(frozen=True)
-class RandomFactors:
-    """Random factors of the ratings of each group (G) and each offering (O) in one round."""
-
-    groups: Floats
-    offerings: Floats
+type AnyNodes = FewNodes | Nodes
 
 
 class Inserter:
@@ -116,42 +121,59 @@ class Inserter:
         # The cost of a pod on its best offering. Pods without requests must be inserted too.
         costs = problem.of_offerings(self.offerings).costs
         self.worth = np.maximum(costs.min(axis=1), 1e-15)
-        self.neutral_factors = RandomFactors(
-            np.ones(len(problem.counts)), np.ones(len(self.offerings))
-        )
         self._matches, self._caps = _counters(problem)
         involved = (self._matches > 0) | np.isfinite(self._caps)
         self._involved = [np.flatnonzero(row).tolist() for row in involved]
         self.apart = np.isfinite(self._caps).any(axis=1)
+        self.unconstrained = not self._matches.any() and _alike(problem, self.offerings)
         self._alone = self._fits.argmax(axis=1)
         self._choices = np.zeros((0, len(self.offerings)), dtype=bool)  # the sets of offerings
         self._numbers: dict[bytes, int] = {}
         self._common = np.zeros((0, 0), dtype=np.int64)
         self._choice_of = np.array([self._number(row) for row in self._fits])
+        self._groups = Groups(problem.sizes, self._fits, self._matches, self._caps, self.worth)
+        self._offered = Offerings(problem.capacity[self.offerings], self._prices)
 
-    def no_nodes(self) -> Nodes:
+    def none(self) -> AnyNodes:
         """Return no nodes."""
-        resources, counters = len(self._capacity), self._matches.shape[1]
+        return FewNodes(self._groups, self._offered)
+
+    def _many(self, few: FewNodes) -> Nodes:
+        """The same nodes as arrays."""
+        rows, counters = few.nodes, (self._matches.shape[1], few.count)
+        counted, limits = np.zeros(counters), np.full(counters, np.inf)
+        for row, node in enumerate(rows):
+            counted[list(node.counted), row] = list(node.counted.values())
+            limits[list(node.limits), row] = list(node.limits.values())
         return Nodes(
-            0,
-            np.zeros((resources, 0)),
-            np.zeros((resources, 0)),
-            np.zeros((counters, 0)),
-            np.zeros((counters, 0)),
-            np.zeros(0),
-            np.zeros(0),
-            np.zeros(0, dtype=np.int64),
-            np.zeros(0, dtype=np.int64),
-            [],
+            len(rows),
+            np.array([node.load for node in rows]).T,
+            np.array([node.spare for node in rows]).T,
+            counted,
+            limits,
+            np.array([node.cost for node in rows]),
+            np.array([node.worth for node in rows]),
+            np.array([self._number(booleans(node.choice, self._fits.shape[1])) for node in rows]),
+            np.array([node.chosen for node in rows]),
+            [node.pods for node in rows],
         )
 
-    def insert(self, nodes: Nodes, pods: Floats, ratings: Floats) -> None:
-        """Insert pods of each group (G) into the nodes, or new ones, the best rated groups
-        first."""
+    def insert(self, nodes: AnyNodes, pods: Floats, ratings: Floats) -> AnyNodes:
+        """Insert pods of each group (G) into the nodes, or new ones, the best rated groups first.
+        Return all nodes."""
         for group in _in_order(pods, ratings):
             left = int(pods[group])
             while left:
-                left -= self._insert(nodes, group, left)
+                nodes = self._roomy(nodes)
+                if isinstance(nodes, FewNodes):
+                    left -= nodes.insert(group, left)
+                else:
+                    left -= self._insert(nodes, group, left)
+        return nodes
+
+    def _roomy(self, nodes: AnyNodes) -> AnyNodes:
+        """The nodes as arrays if there are many."""
+        return self._many(nodes) if isinstance(nodes, FewNodes) and nodes.count > FEW else nodes
 
     def _insert(self, nodes: Nodes, group: int, pods: int) -> int:
         """Put a pod onto the node where the price increases least, or onto a new node if that is
@@ -251,26 +273,35 @@ class Inserter:
             self._common = np.pad(self._common, (0, max(more, 0)), constant_values=_UNKNOWN)
         return number
 
+    def add(self, nodes: AnyNodes, pods: Sequence[tuple[int, int]]) -> AnyNodes:
+        """Add a node with pods: groups with numbers. Its offering is the cheapest one that holds
+        them. Return all nodes."""
+        nodes = self._roomy(nodes)
+        if isinstance(nodes, FewNodes):
+            nodes.add(pods)
+        else:
+            self._add(nodes, pods)
+        return nodes
+
     def insert_on_new_nodes(
         self,
-        nodes: Nodes,
+        nodes: AnyNodes,
         pods: Floats,
         ratings: Floats,
         factors: Floats,
-        limit: float | None = None,
-    ) -> bool:
+        limit: float = math.inf,
+    ) -> AnyNodes | None:
         """Put pods of each group (G) onto new nodes, each with nearly the most value for its price.
-        `factors` change the ratings of offerings (O). Return False, and stop, if the nodes will
-        cost more than the `limit` (USD per hour): the first ones have the most value for their
-        price."""
+        `factors` change the ratings of offerings (O). Return all nodes; None if they will cost more
+        than the `limit` (USD per hour): the first ones have the most value for their price."""
         filling = _Filling(self, np.array(_in_order(pods, ratings), dtype=np.int64), pods)
         rated = factors / np.maximum(self._prices, 1e-12)
         gains = filling.values() * rated
         total = max(float(self.worth @ pods), 1e-12)
         placed = 0.0
         while filling.left.any():
-            if limit and nodes.price * total > limit * placed:
-                return False
+            if limit < math.inf and nodes.price * total > limit * placed:
+                return None
             tried: list[tuple[float, float, list[tuple[int, int]]]] = []
             while len(tried) < TRIES:
                 at = int(gains.argmax())
@@ -284,12 +315,10 @@ class Inserter:
                 continue
             taken = filling.take(places)
             placed += value
-            self.add(nodes, taken)
-        return True
+            nodes = self.add(nodes, taken)
+        return nodes
 
-    def add(self, nodes: Nodes, pods: Sequence[tuple[int, int]]) -> None:
-        """Add a node with pods: groups with numbers. Its offering is the cheapest one that holds
-        them."""
+    def _add(self, nodes: Nodes, pods: Sequence[tuple[int, int]]) -> None:
         row = nodes.new(int(self._choice_of[pods[0][0]]))
         for group, number in pods:
             other = int(self._choice_of[group])
@@ -317,6 +346,8 @@ class _Filling:
         self._matches = np.ascontiguousarray(inserter._matches[order].T)
         self._caps = np.ascontiguousarray(inserter._caps[order].T)
         self._involved = [inserter._involved[group] for group in self._groups]
+        self._counters = [inserter._groups.counters[group] for group in self._groups]
+        self._fitting = [inserter._groups.fits[group] for group in self._groups]
         self._worth = inserter.worth[order]
         # Offerings that the same groups may use, regardless of size, such as those of one zone.
         self._allowed = inserter._allowed[order]
@@ -356,6 +387,8 @@ class _Filling:
 
     def node(self, offering: int) -> tuple[list[tuple[int, int]], float]:
         """The pods on one node of an offering: positions of groups with numbers; their value."""
+        if len(self._groups) <= FEW:
+            return self._node_of_few(offering)
         groups, sizes, matches, caps = self._arrays(offering)
         free: list[float] = self._capacity[:, offering].tolist()
         feasible = self.left[groups] > 0
@@ -385,6 +418,34 @@ class _Filling:
             value += room * self._worth[at]
         return taken, value
 
+    def _node_of_few(self, offering: int) -> tuple[list[tuple[int, int]], float]:
+        """The same for a few groups, in a loop over all of them."""
+        free: list[float] = self._capacity[:, offering].tolist()
+        counted: dict[int, float] = {}
+        limits: dict[int, float] = {}
+        taken, value = [], 0.0
+        for at, left in enumerate(self.left.tolist()):
+            if not left or not self._fitting[at] >> offering & 1:
+                continue
+            room, requests, counters = left, self._requests[at], self._counters[at]
+            for there, requested in zip(free, requests, strict=True):
+                room = min(room, (there + 1e-6) // max(requested, 1e-12))
+            for k, adds, most in counters:
+                most = min(limits.get(k, math.inf), most)
+                if counted.get(k, 0) + adds > most:
+                    room = 0.0
+                elif adds and most < math.inf:
+                    room = min(room, (most - counted.get(k, 0)) // adds)
+            if room < 1:
+                continue
+            free = [there - room * own for there, own in zip(free, requests, strict=True)]
+            for k, adds, most in counters:
+                limits[k] = min(limits.get(k, math.inf), most)
+                counted[k] = counted.get(k, 0) + room * adds
+            taken.append((at, int(room)))
+            value += room * self._worth[at]
+        return taken, value
+
     def _arrays(self, offering: int) -> tuple[Ints, Floats, Floats, Floats]:
         """The groups that may use an offering: positions, sizes (R x G), matches and caps (K x
         G)."""
@@ -405,6 +466,13 @@ def _in_order(pods: Floats, ratings: Floats) -> list[int]:
     groups = np.flatnonzero(pods)
     order: list[int] = groups[np.argsort(-ratings[groups], kind="stable")].tolist()
     return order
+
+
+def _alike(problem: Problem, offerings: Ints) -> bool:
+    """Whether all groups may use the same offerings, apart from size."""
+    part = problem.of_offerings(offerings)
+    holding = replace(part, allowed=np.ones_like(part.allowed)).fits
+    return bool((part.fits == (holding & part.allowed.any(axis=0))).all())
 
 
 def _counters(problem: Problem) -> tuple[Floats, Floats]:
@@ -432,12 +500,29 @@ SHUFFLE = 0.5
 NEW_NODE_SHARE = 0.3
 """The share of rounds that put the removed pods onto new nodes instead of inserting them."""
 
+MOVES, LEAST_MOVES = 10, 500
+"""How often pods without constraints are moved on average, but in total at least the second number:
+more rounds find hardly more."""
+
+MOST_ROUNDS = 100
+"""The maximum number of rounds for pods without constraints."""
+
+TRUSTED = 1.02
+"""The improvement stops at the price of the cheapest whole nodes that were found, but not above
+this multiple of the bound: there may be cheaper ones."""
+
 MANY_REQUIRED = 0.9
 """The share of the nodes that anti-affinity requires, from which nodes are not chosen by their
 value."""
 
+NEAR_ENOUGH = 1.02
+"""Patterns are tried if other plans cost more than this multiple of the bound."""
+
 CLOSE_TO_BOUND = 1.005
 """The improvement stops at this multiple of the bound."""
+
+TRIED_MIXES = 2
+"""Mixes of whole nodes that are tried for each slack."""
 
 TEMPERATURE = 0.02
 """The accepted price increase in the first round, as a share of an average node's price. It falls
@@ -449,73 +534,108 @@ def ruin_and_recreate(
     rounds: int,
     bound: float,
     proceed: Proceed,
-    known: Sequence[Pattern] = (),
+    patterns: Callable[[], Sequence[Pattern]] | None = None,
 ) -> list[Pattern]:
     """Return nodes that hold all pods of groups that fit on an offering.
 
-    Starts from `known` patterns, if there are any, and improves them for this number of rounds,
-    until they cost no more than the bound (USD per hour), or until `proceed` returns False.
+    Improves a first plan for this number of rounds, until it costs no more than the bound (USD per
+    hour), or until `proceed` returns False. `patterns` makes the first plan, but for pods without
+    constraints only if whole nodes are too expensive.
     """
     inserter = Inserter(problem)
     rng = np.random.default_rng(SEED)
-    if known:
-        current = best = _nodes(inserter, known)
+    moves = math.inf
+    if rounds and inserter.unconstrained:
+        best, whole = _on_whole_nodes(inserter, problem)
+        if best.price > NEAR_ENOUGH * bound and proceed():
+            other = _start(inserter, problem, proceed)
+            if patterns and other.price > NEAR_ENOUGH * bound and proceed():
+                other = min(other, _nodes(inserter, patterns()), key=lambda nodes: nodes.price)
+            best = min(best, other, key=lambda nodes: nodes.price)
+        moves = max(MOVES * float(problem.counts.sum()), LEAST_MOVES)
+        rounds = min(rounds, MOST_ROUNDS)
+        bound = max(bound, min(whole, TRUSTED * bound))
+    elif patterns:
+        best = _nodes(inserter, patterns())
     else:
-        current = best = _start(inserter, problem, proceed)
+        best = _start(inserter, problem, proceed)
+    current = best
     for round_number in range(rounds):
-        if best.price <= bound * CLOSE_TO_BOUND or not proceed():
+        if best.price <= bound * CLOSE_TO_BOUND or moves <= 0 or not proceed():
             break
         ruined = _choose_ruined(current, rng)
-        nodes = current.of(np.flatnonzero(~ruined))
-        removed = [group for row in np.flatnonzero(ruined).tolist() for group in current.pods[row]]
+        nodes = current.of([n for n in range(current.count) if n not in ruined])
+        removed = [group for row in sorted(ruined) for group in current.pods[row]]
         pods = _counted(removed, len(problem.counts))
+        moves -= len(removed)
         on_new_nodes = rng.random() < NEW_NODE_SHARE
         ratings = inserter.worth * _factors(rng, len(pods))
         if on_new_nodes:
             factors = _factors(rng, len(inserter.offerings))
-            inserter.insert_on_new_nodes(nodes, pods, ratings, factors)
+            nodes = inserter.insert_on_new_nodes(nodes, pods, ratings, factors) or nodes
         else:
-            inserter.insert(nodes, pods, ratings)
+            nodes = inserter.insert(nodes, pods, ratings)
         temperature = TEMPERATURE * current.price / current.count * (1 - round_number / rounds)
         if nodes.price < current.price - temperature * math.log(1 - rng.random()):
             current = nodes
             best = current if current.price < best.price else best
     return [
         Pattern(int(inserter.offerings[chosen]), _counted(pods, len(problem.counts)), 1)
-        for chosen, pods in zip(best.chosen[: best.count].tolist(), best.pods, strict=True)
+        for chosen, pods in zip(best.chosen[: best.count], best.pods, strict=True)
     ]
 
 
-def _nodes(inserter: Inserter, patterns: Sequence[Pattern]) -> Nodes:
+def _nodes(inserter: Inserter, patterns: Sequence[Pattern]) -> AnyNodes:
     """The nodes of patterns."""
-    nodes = inserter.no_nodes()
+    nodes: AnyNodes = inserter.none()
     for pattern in patterns:
-        pods = [
-            (group, round(pattern.pods[group])) for group in np.flatnonzero(pattern.pods).tolist()
-        ]
+        pods = _numbered(pattern.pods)
         for _ in range(pattern.times):
-            inserter.add(nodes, pods)
+            nodes = inserter.add(nodes, pods)
     return nodes
 
 
-def _start(inserter: Inserter, problem: Problem, proceed: Proceed) -> Nodes:
+def _start(inserter: Inserter, problem: Problem, proceed: Proceed) -> AnyNodes:
     """The cheaper one of two first plans: pods in the order of their size; then, if anti-affinity
     requires most of the nodes, with the pods first whose number on one node is limited, and
     otherwise nodes by their value for their price."""
     pods = problem.counts
-    best = inserter.no_nodes()
-    inserter.insert(best, pods, inserter.worth)
+    best = inserter.insert(inserter.none(), pods, inserter.worth)
     if not proceed():
         return best
-    nodes = inserter.no_nodes()
+    nodes: AnyNodes | None
     if required_nodes(problem) >= MANY_REQUIRED * best.count:
         ratings = inserter.worth + inserter.worth.max() * inserter.apart
-        inserter.insert(nodes, pods, ratings)
+        nodes = inserter.insert(inserter.none(), pods, ratings)
     else:
         factors = np.ones(len(inserter.offerings))
-        if not inserter.insert_on_new_nodes(nodes, pods, inserter.worth, factors, best.price):
-            return best
-    return min(best, nodes, key=lambda each: each.price)
+        nodes = inserter.insert_on_new_nodes(
+            inserter.none(), pods, inserter.worth, factors, best.price
+        )
+    return nodes if nodes is not None and nodes.price < best.price else best
+
+
+def _on_whole_nodes(inserter: Inserter, problem: Problem) -> tuple[AnyNodes, float]:
+    """The best nodes that are chosen before their pods, and the price of about the cheapest whole
+    nodes: hardly any plan costs less."""
+    part = problem.of_offerings(inserter.offerings)
+    order = np.array(_in_order(problem.counts, inserter.worth), dtype=np.int64)
+    (cheapest, _), *found = mixes(part, TRIED_MIXES)
+    tried: list[AnyNodes] = []
+    for price, offerings in found:
+        if all(price < nodes.price for nodes in tried):
+            pods, left = filled(part, offerings, order)
+            nodes = inserter.none()
+            for row in pods:
+                if row.any():
+                    nodes = inserter.add(nodes, _numbered(row))
+            tried.append(inserter.insert(nodes, left, inserter.worth))
+    return min(tried, key=lambda nodes: nodes.price), cheapest
+
+
+def _numbered(pods: Floats) -> list[tuple[int, int]]:
+    """The groups with pods (G), with their numbers."""
+    return [(group, round(pods[group])) for group in np.flatnonzero(pods).tolist()]
 
 
 def _counted(pods: Sequence[int], groups: int) -> Floats:
@@ -527,11 +647,9 @@ def _factors(rng: np.random.Generator, count: int) -> Floats:
     return rng.uniform(1 - SHUFFLE, 1 + SHUFFLE, count)
 
 
-def _choose_ruined(nodes: Nodes, rng: np.random.Generator) -> Bools:
-    """Choose random nodes, preferably those with little value for their price: N."""
-    gain = nodes.worth[: nodes.count] / np.maximum(nodes.costs[: nodes.count], 1e-12)
-    chance = 1 + MIN_CHANCE - gain / max(float(gain.max()), 1e-12)
+def _choose_ruined(nodes: AnyNodes, rng: np.random.Generator) -> set[int]:
+    """Choose random nodes, preferably those with little value for their price."""
+    gains = nodes.gains
+    chance = 1 + MIN_CHANCE - gains / max(float(gains.max()), 1e-12)
     count = min(nodes.count, int(rng.integers(*RUINED)))
-    found = np.zeros(nodes.count, dtype=bool)
-    found[rng.choice(nodes.count, count, replace=False, p=chance / chance.sum())] = True
-    return found
+    return {*rng.choice(nodes.count, count, replace=False, p=chance / chance.sum()).tolist()}

@@ -1,14 +1,15 @@
 """Packs groups onto new nodes: greedily, by patterns if there are many pods of each group
-(`leeway.selection.solver.programs`), and one by one up to 2,000 pods
+(`leeway.selection.solver.programs`), and one by one up to 2,000 pods and without constraints
 (`leeway.selection.solver.one_by_one`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from leeway.selection.solver.one_by_one import ruin_and_recreate
+from leeway.selection.solver.one_by_one import NEAR_ENOUGH, ruin_and_recreate
 from leeway.selection.solver.problem import (
     FINE,
     Floats,
@@ -26,9 +27,6 @@ from leeway.selection.solver.programs import (
     least,
     polish,
 )
-
-NEAR_ENOUGH = 1.02
-"""Patterns are tried if the greedy result costs more than this multiple of the bound."""
 
 MAX_GROUPS = 600
 """With more groups, programs over patterns take too long, and the greedy result is used."""
@@ -52,8 +50,9 @@ PER_SIZE = 3
 PODS_FOR_PATTERNS = 8
 """A small batch is packed by patterns first if its groups have this number of pods on average."""
 
-ROUNDS_FOR_A_POD = 4
-"""The maximum number of rounds for each pod: a few pods have few plans."""
+ROUNDS_FOR_A_POD, FEW_ROUNDS = 4, 100
+"""The maximum number of rounds for each pod: a few pods have few plans. Above the second number, a
+pod adds half as many."""
 
 PODS_OF_ALL_ROUNDS = 250
 """With more pods of many groups, a batch has proportionally fewer rounds of improvement: a round
@@ -95,21 +94,61 @@ def _by_patterns(problem: Problem, proceed: Proceed) -> tuple[Sequence[Pattern],
 
 
 def solve_few(problem: Problem, rounds: int, proceed: Proceed) -> Solution:
-    """Pack all pods of a small batch one by one; if there are many of each group, by patterns
-    first. Improve the result for up to this number of rounds while `proceed` returns True. The
-    bound is computed only for rounds of improvement."""
+    """Pack all pods of a small batch, or pods without constraints, one by one; if there are many of
+    each group, by patterns first. Improve the result for up to this number of rounds while
+    `proceed` returns True. The bound is computed only for rounds of improvement.
+
+    Groups without an offering or a counter in common, such as those of two zones, are packed apart.
+    """
     if not rounds:
         return Solution(tuple(ruin_and_recreate(problem, 0, 0.0, proceed)), None)
+    parts = list(_independent(problem))
+    if len(parts) == 1:
+        return _solve_few(problem, rounds, proceed)
+    patterns: list[Pattern] = []
+    bound = 0.0
+    for groups in parts:
+        part = problem.of_groups(groups, problem.counts[groups])
+        found = _solve_few(part, rounds, proceed)
+        bound += found.bound or 0.0
+        for pattern in found.patterns:
+            pods = np.zeros(len(problem.counts))
+            pods[groups] = pattern.pods
+            patterns.append(Pattern(pattern.offering, pods, pattern.times))
+    return Solution(tuple(patterns), bound)
+
+
+def _independent(problem: Problem) -> Iterator[Ints]:
+    """The groups that have offerings or counters in common, directly or through other groups."""
+    linked = problem.matches.astype(bool) | np.isfinite(problem.caps)
+    links = np.concatenate([problem.allowed, linked], axis=1)
+    left = np.ones(len(links), dtype=bool)
+    while left.any():
+        reached, together = np.zeros(links.shape[1], dtype=bool), np.zeros(len(links), dtype=bool)
+        joining = np.arange(len(links)) == left.argmax()
+        while joining.any():
+            together |= joining
+            reached |= links[joining].any(axis=0)
+            joining = left & ~together & (links & reached).any(axis=1)
+        left &= ~together
+        yield np.flatnonzero(together)
+
+
+def _solve_few(problem: Problem, rounds: int, proceed: Proceed) -> Solution:
     pods = float(problem.counts.sum())
-    known: Sequence[Pattern] = ()
+    patterns: Callable[[], Sequence[Pattern]] | None = None
     if len(problem.counts) * PODS_FOR_PATTERNS <= pods:
-        known, covering, _ = _by_patterns(problem, proceed)
-        bound = covering.bound
+        patterns = partial(_patterns, problem, proceed)
     else:
-        bound = least(problem)
         rounds = round(rounds * min(1, PODS_OF_ALL_ROUNDS / pods))
-    rounds = min(rounds, ROUNDS_FOR_A_POD * round(pods))
-    return Solution(tuple(ruin_and_recreate(problem, rounds, bound, proceed, known)), bound)
+    most = ROUNDS_FOR_A_POD * round(pods)
+    bound, rounds = least(problem), min(rounds, most, max(FEW_ROUNDS, most // 2))
+    found = ruin_and_recreate(problem, rounds, bound, proceed, patterns)
+    return Solution(tuple(found), bound)
+
+
+def _patterns(problem: Problem, proceed: Proceed) -> Sequence[Pattern]:
+    return _by_patterns(problem, proceed)[0]
 
 
 def price(problem: Problem, patterns: Sequence[Pattern]) -> float:
