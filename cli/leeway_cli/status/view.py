@@ -186,6 +186,8 @@ def _provisioning_lines(one: ProvisioningStatus, now: datetime) -> Iterator[Text
     yield _line("launches", "", ", ".join(parts))
     if one.failure is not None:
         yield Text(f"      {_reason(one.failure)}", style="red")
+    for pool in one.static_pools:
+        yield Text(f"      pool {pool.pool} has {pool.nodes} of its {pool.replicas} nodes")
     for ahead in one.ahead:
         yield Text(f"      {_reason(ahead)}")
     for problem in one.problems:

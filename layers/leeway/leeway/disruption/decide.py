@@ -14,13 +14,14 @@ from leeway.disruption.protection import (
 )
 from leeway.disruption.rules import Cause
 from leeway.disruption.snapshot import NodeReturn, OwnNode, ReturnDecision, Snapshot
+from leeway.disruption.static_pools import surplus, surplus_of, why_not_replaced
 from leeway.durations import render_duration
 from leeway.reasons import Reason
 
 
 def decide_returns(snapshot: Snapshot) -> ReturnDecision:
-    """Decide what is given back: expired and drifted nodes, empty ones, and, if there is none of
-    these, what consolidation finds.
+    """Decide what is given back: what static pools have too much, expired and drifted nodes, empty
+    ones, and, if there is none of these, what consolidation finds.
 
     Sources: Karpenter documentation, "Disruption"; its order of methods is drift, emptiness,
     consolidation.
@@ -33,6 +34,7 @@ def decide_returns(snapshot: Snapshot) -> ReturnDecision:
                 run.forced.append(one)
         else:
             run.free.append(one)
+    run.scale_down()
     run.replace_outdated()
     run.remove_empty()
     if not run.returns:
@@ -63,10 +65,25 @@ class _Run:
         self.due: list[datetime] = []
         self.kept: dict[str, Reason] = {}
 
+    def scale_down(self) -> None:
+        """Give back what static pools have too much."""
+        for one in surplus(self._snapshot, [*self.free, *self.forced]):
+            reason = reasons.STATIC_POOL_SCALED_DOWN(
+                node=one.name,
+                pool=one.pool,
+                count=surplus_of(one.pool, self._snapshot),
+                replicas=self._snapshot.rules[one.pool].replicas,
+            )
+            self._take(one, Cause.SCALED_DOWN, reason, one.price or 0.0, replaced=bool(one.pods))
+
     def replace_outdated(self) -> None:
         """Replace nodes that have expired or drifted, or whose pool was deleted, the oldest
         first."""
+        going = {name for one in self.returns for name in one.nodes}
+        begun: list[str] = []
         for one in sorted([*self.free, *self.forced], key=lambda each: each.created_at):
+            if one.name in going:
+                continue
             rules = self._snapshot.rules[one.pool]
             if rules.deleted_at is not None:
                 reason = reasons.POOL_DELETED(node=one.name, pool=one.pool, at=rules.deleted_at)
@@ -75,11 +92,23 @@ class _Run:
                 reason = reasons.NODE_EXPIRED(
                     node=one.name, pool=one.pool, expires=render_duration(rules.expires)
                 )
-                self._take(one, Cause.EXPIRED, reason, replaced=bool(one.pods))
+                why = why_not_replaced(one, self._snapshot, begun)
+                self._replace(one, Cause.EXPIRED, reason, begun, in_place=why is None)
+            elif one.drift and (why := why_not_replaced(one, self._snapshot, begun)):
+                self.kept[one.name] = why
             elif one.drift:
                 drift = " ".join(one.drift)
                 reason = reasons.NODE_DRIFTED(node=one.name, pool=one.pool, drift=drift)
-                self._take(one, Cause.DRIFTED, reason, replaced=bool(one.pods))
+                self._replace(one, Cause.DRIFTED, reason, begun, in_place=True)
+
+    def _replace(
+        self, one: OwnNode, cause: Cause, reason: Reason, begun: list[str], in_place: bool
+    ) -> None:
+        """Replace a node. `in_place`: if its pool is static, there is room for another node."""
+        in_place = in_place and self._snapshot.rules[one.pool].replicas is not None
+        if in_place:
+            begun.append(one.pool)
+        self._take(one, cause, reason, replaced=bool(one.pods), in_place=in_place)
 
     def remove_empty(self) -> None:
         """Give back nodes without pods that have been quiet for long enough."""
@@ -129,9 +158,13 @@ class _Run:
         reason: Reason,
         saving: float = 0.0,
         replaced: bool = False,
+        in_place: bool = False,
     ) -> None:
-        decided = NodeReturn((one.name,), cause, reason, saving, len(one.pods), replaced)
-        if refused := self._allowances.take(one.pool, cause):
+        decided = NodeReturn(
+            (one.name,), cause, reason, saving, len(one.pods), replaced, in_place=in_place
+        )
+        empty = cause is Cause.SCALED_DOWN and not one.pods
+        if refused := self._allowances.take(one.pool, cause, empty):
             self.kept[one.name] = refused
             self.waiting.append(decided)
         else:

@@ -8,6 +8,7 @@ from leeway.disruption import reasons
 from leeway.disruption.moves import Moving
 from leeway.disruption.rules import Cause, ReturnRules
 from leeway.disruption.snapshot import MovablePod, OwnNode, Snapshot
+from leeway.disruption.static_pools import why_not_replaced
 from leeway.durations import render_duration
 from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT, FOREVER
 from leeway.reasons import Reason
@@ -86,6 +87,9 @@ def against_consolidation(one: OwnNode, snapshot: Snapshot) -> Iterator[Blocker]
     for movable in one.pods:
         if movable.bare:
             yield Blocker(reasons.POD_IS_BARE(pod=movable.pod.name, node=one.name))
+    if rules.replicas is not None:
+        yield Blocker(reasons.POOL_IS_STATIC(node=one.name, pool=one.pool, replicas=rules.replicas))
+        return
     if rules.after is None:
         yield Blocker(reasons.POOL_NEVER_CONSOLIDATED(pool=one.pool))
         return
@@ -144,9 +148,9 @@ class Allowances:
         ]
         return max(min(left), 0)
 
-    def exhausted(self, pool: str, cause: Cause) -> Iterator[Blocker]:
+    def exhausted(self, pool: str, cause: Cause, empty: bool = False) -> Iterator[Blocker]:
         """Yield the budgets that allow no further disruption of a pool's node for a cause."""
-        if cause is not Cause.EMPTY and self.left is not None and self.left <= 0:
+        if not empty and cause is not Cause.EMPTY and self.left is not None and self.left <= 0:
             yield Blocker(reasons.CLUSTER_BUDGET_USED())
         disrupted = self.disrupted.get(pool, 0)
         for budget in self.rules[pool].budgets:
@@ -157,17 +161,18 @@ class Allowances:
                 )
                 yield Blocker(reason, budget.ends(self.now))
 
-    def why_not(self, pool: str, cause: Cause) -> Reason | None:
+    def why_not(self, pool: str, cause: Cause, empty: bool = False) -> Reason | None:
         """Return why no further node of a pool may be disrupted for a cause; None if one may."""
-        first = next(self.exhausted(pool, cause), None)
+        first = next(self.exhausted(pool, cause, empty), None)
         return first.reason if first else None
 
-    def take(self, pool: str, cause: Cause) -> Reason | None:
-        """Take one disruption of a pool's node; None if it is allowed, else why it is not."""
-        if refused := self.why_not(pool, cause):
+    def take(self, pool: str, cause: Cause, empty: bool = False) -> Reason | None:
+        """Take one disruption of a pool's node; None if it is allowed, else why it is not. `empty`:
+        it is given back without pods, whatever the cause."""
+        if refused := self.why_not(pool, cause, empty):
             return refused
         self.disrupted[pool] = self.disrupted.get(pool, 0) + 1
-        if cause is not Cause.EMPTY and self.left is not None:
+        if not empty and cause is not Cause.EMPTY and self.left is not None:
             self.left -= 1
         return None
 
@@ -194,6 +199,8 @@ def blockers_of(one: OwnNode, moving: Moving, allowances: Allowances) -> tuple[B
         found += _against_saving(one, moving)
     elif may_be_forced(one, snapshot):
         found = []
+    if cause is Cause.DRIFTED and (why := why_not_replaced(one, snapshot)):
+        found.append(Blocker(why))
     return (*found, *allowances.exhausted(one.pool, cause))
 
 

@@ -1,5 +1,6 @@
 """One run of launches: what it plans and prepares, what EC2 has refused, and its outcome."""
 
+import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -39,6 +40,7 @@ from leeway.launch.prices import (
     too_dear,
 )
 from leeway.launch.resolve_pools import NodeSources, PoolResolver
+from leeway.launch.static_pools import plan_static_pools, replacements, shortages
 from leeway.launch.templates import LaunchTemplates
 from leeway.manifests.base import Manifest
 from leeway.parallel import in_parallel
@@ -60,7 +62,7 @@ POOL_NOT_READ = ReasonCode(
     "a-node-pool-launches-no-nodes",
 )
 
-NODE_NOT_LAUNCHED = ReasonCode("NodeNotLaunched", "The node of the pod is not launched yet: {why}.")
+NODE_NOT_LAUNCHED = ReasonCode("NodeNotLaunched", "The node is not launched yet: {why}.")
 
 REPLACEMENT_TOO_DEAR = ReasonCode(
     "ReplacementTooDear",
@@ -123,7 +125,8 @@ class LaunchOrder:
     offerings that this run does not request. `price_limits` are those of what is launched for some
     of the pods, by pod. `most` is the maximum number of instances that it launches, and `ceiling`
     what all nodes may cost, None for no maximum. It begins no round after `until`, and improves no
-    plan any longer.
+    plan any longer. `retiring` are the instances of each static pool that retire and that another
+    one is launched for; None leaves static pools as they are.
     """
 
     cluster: str
@@ -139,6 +142,7 @@ class LaunchOrder:
     most: int | None = None
     ceiling: PriceCeiling | None = None
     until: datetime | None = None
+    retiring: Mapping[str, Collection[str]] | None = None
 
 
 @dataclass
@@ -190,6 +194,9 @@ class LaunchRun:
     added: int = 0
     spent: float = 0.0
     dear: frozenset[str] = frozenset()
+    short: dict[str, Reason] = field(default_factory=dict)
+    otherwise: str = "EC2 did not launch it, and the next run tries again"
+    places: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._settings = settings_of(self.order.manifests)
@@ -235,13 +242,8 @@ class LaunchRun:
         """Plan for all pods: on nodes that exist, on launched ones, and on new ones."""
         pools = [pool for one in self._settings if (pool := self._open(one)) is not None]
         now, catalog = self.deps.clock.now(), self.order.catalog
-        ended = self.order.joined.keys() - self.found | self._gone
-        on_the_way = nodes_on_the_way(self.intents, ended, self._pools, catalog, now)
-        overdue = overdue_nodes(self.intents, ended, self._pools, catalog, now)
         supply = self.supplies.of(pools, catalog, self.unavailable, self.order.daemons)
-        nodes, limits = [*self._nodes(on_the_way), *overdue], self.order.price_limits
-        if self._left is None and self.order.ceiling is not None:
-            self._left = self.order.ceiling.left(nodes, self.prices)
+        nodes, limits = [*itertools.chain(*self._known_nodes())], self.order.price_limits
         self.dear = frozenset()
         while True:
             pods = [pod for pod in self.order.pods if pod.name not in self.dear]
@@ -250,6 +252,59 @@ class LaunchRun:
             if not dear:
                 return plan
             self.dear |= dear
+
+    def plan_static(self) -> Plan:
+        """Plan the nodes that static pools lack, and say which lack more than is planned."""
+        retiring, order = self.order.retiring or {}, self.order
+        nodes, overdue = self._known_nodes()
+        leaving = {order.joined.get(one, one) for one in order.closed}
+        leaving |= {one.name for one in overdue}
+        short = shortages(self._pools, [*nodes, *overdue], leaving)
+        opened = {
+            one.pool: pool
+            for one in self._settings
+            if any(each.pool.name == one.pool for each in short)
+            if (pool := self._open(one)) is not None
+        }
+        replaced = self._replacements(leaving)
+        static = plan_static_pools(
+            [replace(one, pool=opened[one.pool.name]) for one in short if one.pool.name in opened],
+            {pool: set(some) - replaced.keys() for pool, some in retiring.items()},
+            lambda pool: self.supplies.of((pool,), order.catalog, self.unavailable, order.daemons),
+        )
+        self.places = static.places
+        last = next(iter(self.stopped or self.reasons[-1:]), None)
+        self.short = {
+            one.pool.name: one.reason(
+                self.blocked.get(one.pool.name)
+                or static.problems.get(one.pool.name)
+                or one.at_limit
+                or self.capped
+                or last
+                or NODE_NOT_LAUNCHED(why=self.otherwise)
+            )
+            for one in short
+        }
+        return static.plan
+
+    def _replacements(self, lost: Collection[str]) -> dict[str, tuple[str, ...]]:
+        """The instances in the places of those that retire from static pools. `lost` are names of
+        nodes and ids of instances that have not joined."""
+        retiring = {one for some in (self.order.retiring or {}).values() for one in some}
+        names = {instance: name for instance, name in self.order.joined.items() if name in lost}
+        gone = {*self._gone, *names, *lost}
+        return replacements(self.intents, retiring, gone) if retiring else {}
+
+    def _known_nodes(self) -> tuple[list[ExistingNode], tuple[ExistingNode, ...]]:
+        """The nodes that exist and those on the way; and those that are too late to join."""
+        now, catalog = self.deps.clock.now(), self.order.catalog
+        ended = self.order.joined.keys() - self.found | self._gone
+        on_the_way = nodes_on_the_way(self.intents, ended, self._pools, catalog, now)
+        overdue = overdue_nodes(self.intents, ended, self._pools, catalog, now)
+        nodes = self._nodes(on_the_way)
+        if self._left is None and self.order.ceiling is not None:
+            self._left = self.order.ceiling.left([*nodes, *overdue], self.prices)
+        return nodes, overdue
 
     def _may_improve(self, begun: datetime) -> Callable[[], bool]:
         """Return whether a plan that began at this time may be improved further."""
@@ -330,7 +385,7 @@ class LaunchRun:
             (node for group in given for node in group.nodes),
             max(0.0, left - self.spent),
             max(0.0, ceiling.replacing - self.spent),
-            ceiling.moving,
+            ceiling.moving.keys() | self.places.keys(),
             self.prices,
         )
         for group in given:
@@ -354,9 +409,12 @@ class LaunchRun:
         now, intent = self.deps.clock.now(), self.deps.new_id()
         prepared = prepare(group, pool, self.order.catalog, offers, intent, now, below)
         moving = self.order.ceiling.moving if self.order.ceiling is not None else {}
+        moving = {**moving, **self.places}
         replaces = sorted({moving[pod] for pod in group.pods if pod in moving})
-        new = prepared.intent.model_copy(update={"replaces": tuple(replaces)})
-        return replace(prepared, intent=new)
+        update: dict[str, object] = {"replaces": tuple(replaces)}
+        if settings.template.pool.replicas is not None:
+            update["pods"] = ()
+        return replace(prepared, intent=prepared.intent.model_copy(update=update))
 
     def _unless_blocked[T](self, settings: NodeSettings, work: Callable[[], T]) -> T | None:
         try:
@@ -414,9 +472,7 @@ class LaunchRun:
         others = [one for one in self.reasons if one not in self.blocked.values()]
         last = self.stopped or tuple(others[-1:])
         missing = {one.pod: one.reason for one in plan.unschedulable if one.pod not in blocked}
-        waits = self.capped or next(
-            iter(last), NODE_NOT_LAUNCHED(why="EC2 did not launch it, and the next run tries again")
-        )
+        waits = self.capped or next(iter(last), NODE_NOT_LAUNCHED(why=self.otherwise))
         missing |= dict.fromkeys(waiting, waits)
         missing |= dict.fromkeys(sorted(self.dear), REPLACEMENT_TOO_DEAR())
         whys = {pod: _why(cause, last) for pod, cause in missing.items()}
@@ -429,7 +485,12 @@ class LaunchRun:
         if self.capped is not None:
             shown.append(self.capped)
         return LaunchOutcome(
-            tuple(self.launched.values()), plan.existing, without, tuple(dict.fromkeys(shown))
+            tuple(self.launched.values()),
+            plan.existing,
+            without,
+            tuple(dict.fromkeys([*shown, *self.short.values()])),
+            self.short,
+            self._replacements({self.order.joined.get(one, one) for one in self.order.closed}),
         )
 
     def _blocked_pods(self, plan: Plan) -> dict[str, Reason]:

@@ -107,6 +107,9 @@ class TemplateMetadata(Strict):
 
 Never = Literal["Never"]
 
+MOST_REPLICAS = 100_000
+"""EKS has no larger clusters. A larger number is a mistake."""
+
 
 class TemplateSpec(Strict):
     """The specification of nodes."""
@@ -179,9 +182,21 @@ class NodePoolSpec(Strict):
     """Limits on the sum of all nodes of the pool: `cpu`, `memory`, any other resource, or
     `nodes`."""
     weight: Annotated[int, Field(ge=1, le=100)] | None = None
-    """Weight of the pool: of the pools that fit a pod, the one with the largest weight is used."""
-    replicas: Annotated[Any, NotActedOn("a fixed number of nodes is not supported")] = None
-    """Fixed number of nodes."""
+    """Weight of the pool: of the pools that fit a pod, the one with the largest weight is used. Not
+    with `replicas`."""
+    replicas: Annotated[int, Field(ge=0, le=MOST_REPLICAS)] | None = None
+    """Fixed number of nodes. With it the pool is static: Leeway keeps this number, launches no node
+    for pods, and consolidates none. Of the limits, only `nodes` is allowed."""
+
+    @model_validator(mode="after")
+    def _fits_replicas(self) -> Self:
+        if self.replicas is None:
+            return self
+        if self.weight is not None:
+            raise ValueError("weight: expected none beside replicas: no pod chooses the pool")
+        if others := sorted(self.limits.keys() - {"nodes"}):
+            raise ValueError(f"limits: expected only nodes beside replicas, got {others[0]}")
+        return self
 
 
 class NodePool(Manifest):
@@ -207,7 +222,12 @@ class NodePool(Manifest):
         written = self.metadata.annotations.get(KUBELET)
         return None if written is None else KubeletSettings.model_validate_json(written)
 
-    summary_columns: ClassVar[tuple[str, ...]] = ("NODECLASS", "WEIGHT", "REQUIREMENTS")
+    summary_columns: ClassVar[tuple[str, ...]] = (
+        "NODECLASS",
+        "WEIGHT",
+        "REPLICAS",
+        "REQUIREMENTS",
+    )
 
     def summary(self) -> tuple[str, ...]:
         """Return the values of `summary_columns`."""
@@ -215,7 +235,8 @@ class NodePool(Manifest):
         asked = ", ".join(
             str(Requirement.of(r.key, r.operator, r.values)) for r in spec.requirements
         )
-        return (spec.node_class_ref.name, str(self.spec.weight or 0), asked)
+        replicas = "" if self.spec.replicas is None else str(self.spec.replicas)
+        return (spec.node_class_ref.name, str(self.spec.weight or 0), replicas, asked)
 
     def notes(self) -> tuple[Note, ...]:
         """Warn also about requirements on labels that Leeway does not support."""
@@ -261,9 +282,12 @@ def pools_of(manifests: Iterable[Manifest]) -> tuple[Pool, ...]:
 
 
 def pools_without_limits(manifests: Iterable[Manifest]) -> tuple[str, ...]:
-    """Return the names of pools without limits, in which pods may launch nodes without end."""
+    """Return the names of pools without limits, in which pods may launch nodes without end. Static
+    pools have an end."""
     pools = (one for one in manifests if isinstance(one, NodePool))
-    return tuple(one.metadata.name for one in pools if not one.spec.limits)
+    return tuple(
+        one.metadata.name for one in pools if one.spec.replicas is None and not one.spec.limits
+    )
 
 
 def node_class_of(
@@ -313,6 +337,7 @@ def _pool(manifest: NodePool, classes: Mapping[str, EC2NodeClass], defaults: Def
         startup_taints=tuple(map(_taint, spec.startup_taints)),
         limits={name: amount(name, text) for name, text in manifest.spec.limits.items()} or None,
         node_class=node_class,
+        replicas=manifest.spec.replicas,
     )
 
 

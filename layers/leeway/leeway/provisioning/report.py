@@ -43,6 +43,7 @@ class ProvisioningReport:
     - `capped`: a brake left pods without a node: the maximum of launches in ten minutes, or vain
       launches.
     - `returned`: the capacity that it gives back.
+    - `static_pools`: how many nodes each has.
     - `seconds`: how long the run took.
     """
 
@@ -60,6 +61,7 @@ class ProvisioningReport:
     capped: bool = False
     returned: CapacityReturned = field(default_factory=CapacityReturned)
     retry: bool = False
+    static_pools: "tuple[StaticPoolStatus, ...]" = ()
     seconds: float = 0.0
 
 
@@ -89,6 +91,16 @@ class LaunchedInstance(BaseModel):
     pool: str
 
 
+class StaticPoolStatus(BaseModel):
+    """A static pool: its spec.replicas, and how many nodes exist, start or are launched."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    pool: str
+    replicas: int
+    nodes: int
+
+
 class PodsWithoutNode(BaseModel):
     """Pods that get no node for the same reason: how many, and the names of some."""
 
@@ -109,6 +121,7 @@ class ProvisioningStatus(BaseModel):
     - `without_event`: how many of them have no Event yet, because of the maximum.
     - `problems`: why launches failed, and which objects can't be read.
     - `returned`: the capacity that the last run that gave some back returned, at `returned_at`.
+    - `static_pools`: how many nodes each static pool has, of the first MOST_GROUPS.
     - `failure`: why the run ended early, None if it did not.
     """
 
@@ -129,6 +142,7 @@ class ProvisioningStatus(BaseModel):
     problems: tuple[Reason, ...] = ()
     returned: tuple[Reason, ...] = ()
     returned_at: AwareDatetime | None = None
+    static_pools: tuple[StaticPoolStatus, ...] = ()
     failure: Reason | None = None
 
 
@@ -204,6 +218,7 @@ def status_of(
         problems=tuple(map(shortened, problems)),
         returned=tuple(map(shortened, returned[:MOST_RETURNED])),
         returned_at=returned_at if returned else None,
+        static_pools=report.static_pools[:MOST_GROUPS],
         failure=None if failure is None else shortened(failure),
     )
 

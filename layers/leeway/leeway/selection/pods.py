@@ -31,7 +31,8 @@ class NodePool:
 
     `requirements` include the labels of its nodes. Among pools that fit, the one with the larger
     `weight` is used. `limits` apply to all its nodes together: a resource that is not named is
-    unlimited, "nodes" is the number of nodes.
+    unlimited, "nodes" is the number of nodes. A pool with `replicas` is static: it has this number
+    of nodes, and launches none for pods.
     """
 
     name: str
@@ -42,6 +43,7 @@ class NodePool:
     startup_taints: tuple[Taint, ...] = ()
     limits: Mapping[str, int] | None = None
     node_class: NodeClass = field(default_factory=NodeClass)
+    replicas: int | None = None
 
     def __hash__(self) -> int:
         return hash((self.name, self.requirements))
