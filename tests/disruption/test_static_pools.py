@@ -11,11 +11,19 @@ from leeway.disruption.decide import decide_returns
 from leeway.disruption.follow import follow
 from leeway.disruption.rules import Budget, Cause, ReturnRules
 from leeway.disruption.snapshot import MovablePod, OwnNode, ReturnDecision, Snapshot
+from leeway.policy.rules import Replacement
+from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import ExistingNode, Pod
 from leeway.selection.resources import Resources
 
+from tests.disruption.clusters import Cluster
+from tests.disruption.returning import Returning
 from tests.disruption.snapshots import NOW, ON_DEMAND, own_node, snapshot, with_pods
+from tests.launch.conftest import catalog
+from tests.launch.pools import pods
 from tests.selection.workloads import spec
+
+__all__ = ["catalog"]
 
 DAY = timedelta(days=1)
 DRIFT = ("It runs another AMI.",)
@@ -167,6 +175,36 @@ def test_the_pool_has_its_number_of_nodes_in_every_step_that_explain_shows() -> 
     course = follow(made, decide_returns(made))
     assert len(course.end.own) == 3
     assert not any(one.drift for one in course.end.own)
+
+
+def test_a_drifted_node_waits_for_the_one_in_its_place_also_without_pods(catalog: Catalog) -> None:
+    drifted = {"taints": [{"key": "new", "effect": "NoSchedule"}]}
+    cluster = Cluster(catalog, template=drifted, replicas=1)
+    cluster.add("old")
+    returning = Returning(cluster)
+    returning.record_launches()
+    returning.runs(2)
+    record = returning.retirements["i-old"]
+    assert record.returns is not None
+    assert (record.returns.cause, record.returns.in_place) == ("Drifted", True)
+    assert record.replacement is Replacement.BEFORE
+    assert returning.requests["i-old"].in_place
+
+
+def test_a_node_that_is_one_too_many_goes_only_as_empty_as_it_was(catalog: Catalog) -> None:
+    cluster = Cluster(catalog, replicas=1)
+    cluster.add("busy", *pods(1))
+    cluster.add("empty")
+    returning = Returning(cluster)
+    returning.record_launches()
+    (begun,) = returning.runs(2)
+    assert "(ScaledDown)" in begun.begun[0].message
+    record = returning.retirements["i-empty"]
+    assert record.returns is not None
+    assert (record.returns.pods, record.returns.optional) == (0, False)
+    assert record.replacement is Replacement.NONE
+    assert "i-empty" not in returning.requests
+    assert returning.started() == ["i-empty"]
 
 
 @given(

@@ -97,6 +97,6 @@ def test_an_expired_node_of_a_static_pool_goes_after_another_is_in_its_place(
     seen = world.since(0)
     joined = [e for e in seen.of("node-joined") if e["instance"] in launched(seen, "aged")]
     successor = next(e for e in joined if e["instance"] != old)
-    terminated = [e for e in seen.of("terminate-instances") if old in str(e)]
-    assert not terminated or successor["at"] < first(terminated)
-    assert str(successor["instance"]) in str(outcome["replacement"])
+    states = seen.of("instance-state", instance=old)
+    assert successor["at"] < first([e for e in states if e["state"] == "shutting-down"])
+    assert str(successor["instance"]) in str(outcome)

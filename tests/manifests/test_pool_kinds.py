@@ -412,6 +412,14 @@ def test_what_does_not_fit_replicas_is_one_clear_problem(fields: str, problem: s
     assert problem in found
 
 
+@pytest.mark.parametrize(
+    ("limit", "warning"), [(4, ""), (3, "expected more than 3"), (2, "expected at least 3")]
+)
+def test_a_limit_without_room_for_replacements_is_a_warning(limit: int, warning: str) -> None:
+    found = read(f"{POOL}  replicas: 3\n  limits: {{nodes: {limit}}}\n").warnings
+    assert [warning in str(one) for one in found] == [True] * bool(warning)
+
+
 def test_a_static_pool_needs_no_limits() -> None:
     manifests = [one.manifest for one in read(f"{POOL}  replicas: 3\n").written]
     assert pools_without_limits(manifests) == ()

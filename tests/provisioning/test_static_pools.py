@@ -13,13 +13,16 @@ from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.launch.intent import INTENT
 from leeway.manifests.node_pool import NodePool
+from leeway.notices import NoticeKind
 from leeway.policy.rules import ClusterPolicy
+from leeway.retirement.record import NODE_DELETED, RETIREMENT, ReturnTerms
 from leeway.selection.offers.catalog import Catalog
 
 from tests.fakes.fleets import Shortage
 from tests.launch.pools import node_class, pool
 from tests.provisioning.buying import ONE_POD_EACH, Buying, big_pods
 from tests.provisioning.cluster_life import Life, LivingCluster
+from tests.retirement.retirements import FACTS, interrupted
 
 
 def static(replicas: int = 2, name: str = "web", **spec: Any) -> dict[str, Any]:
@@ -153,6 +156,12 @@ def test_instances_whose_nodes_the_api_server_has_lost_are_not_launched_again(
         cluster.own[one.instance] = facts(cluster, one)
     cluster.sleep(2 * 3600)  # their intents have gone
     assert launched(cluster) == 0
+    one = cluster.alive()[0]
+    terms = ReturnTerms(cause=NODE_DELETED)
+    changed: dict[str, Any] = {"kind": NoticeKind.CAPACITY_RETURN, "terms": terms}
+    changed["facts"] = FACTS.model_copy(update={"instance": one.instance})
+    cluster.table.records(RETIREMENT)[one.instance] = interrupted().model_copy(update=changed)
+    assert launched(cluster) == 1, "reconcile has found that its Node was deleted"
 
 
 def facts(cluster: LivingCluster, one: Life) -> InstanceFacts:
@@ -359,9 +368,19 @@ class History(RuleBasedStateMachine):
 
     def _run(self, killed_at: int = 0, moment: str = "before") -> None:
         before, lacking = len(self.cluster.lives), max(0, self.replicas - self._standing())
-        self.cluster.run_now(killed_at, moment)
-        assert len(self.cluster.lives) - before <= lacking
+        seen = [one for one in self.cluster.lives.values() if self._may_be_seen(one)]
+        room = max(0, MOST + 1 - len({one.instance for one in [*seen, *self.cluster.alive()]}))
+        stand = sum(not one.retiring for one in seen)
+        report = self.cluster.run_now(killed_at, moment)
+        launched = len(self.cluster.lives) - before
+        assert launched <= lacking
         assert len(self.cluster.alive()) <= MOST + 1
+        if report is not None:
+            assert launched >= min(self.replicas - stand, room)
+
+    def _may_be_seen(self, one: Life) -> bool:
+        """Whether a run may count an instance: it has a Node, or may join."""
+        return bool(one.node) or self.cluster.time - one.launched_at < timedelta(minutes=15)
 
     def teardown(self) -> None:
         """Whatever has happened, the pool gets its nodes as soon as those that go have ended."""

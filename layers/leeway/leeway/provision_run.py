@@ -378,6 +378,9 @@ class NodeProvisioning:
             known = {one.name for one in coming}
             without = self._deps.returns.without_nodes(read.cluster, state.joined)
             unseen = [one for one in without if one.pool in retiring and one.name not in known]
+        if unseen:
+            closed |= self._without_node(read.cluster)
+            leaving |= closed
         short = shortages(pools, [*nodes, *unseen], leaving)
         return StaticPools(
             closed,
@@ -399,8 +402,11 @@ class NodeProvisioning:
         launched = {one.instance for intent in read.intents for one in intent.instances}
         if launched <= read.state.joined.keys():
             return frozenset()
+        return self._without_node(read.cluster)
+
+    def _without_node(self, cluster: str) -> frozenset[str]:
         try:
-            return self._deps.returns.without_node(read.cluster)
+            return self._deps.returns.without_node(cluster)
         except API_ERRORS:
             return frozenset()
 

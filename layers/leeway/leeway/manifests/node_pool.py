@@ -1,7 +1,7 @@
 """NodePool of `karpenter.sh/v1`: the nodes that may be launched, their taints and limits; and its
 conversion to a pool of packing, with its node class."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
@@ -239,14 +239,26 @@ class NodePool(Manifest):
         return (spec.node_class_ref.name, str(self.spec.weight or 0), replicas, asked)
 
     def notes(self) -> tuple[Note, ...]:
-        """Warn also about requirements on labels that Leeway does not support."""
+        """Warn also about requirements on labels that Leeway does not support, and about a limit of
+        a static pool that leaves no room for replacements."""
         asked = self.spec.template.spec.requirements
         unknown = (
             Note(("spec", "template", "spec", "requirements", i, "key"), NOT_ACTED_ON[r.key])
             for i, r in enumerate(asked)
             if r.key in NOT_ACTED_ON
         )
-        return (*super().notes(), *unknown)
+        return (*super().notes(), *unknown, *self._notes_on_replicas())
+
+    def _notes_on_replicas(self) -> Iterator[Note]:
+        replicas, limit = self.spec.replicas, self.spec.limits.get("nodes")
+        if not replicas or limit is None or (nodes := amount("nodes", limit)) > replicas:
+            return
+        what = (
+            f"more than {replicas}: a drifted node goes only when another one is Ready beside it"
+            if nodes == replicas
+            else f"at least {replicas}, the replicas: the pool cannot have as many nodes"
+        )
+        yield Note(("spec", "limits", "nodes"), f"expected {what}")
 
 
 @dataclass(frozen=True, slots=True)
