@@ -157,6 +157,13 @@ def test_drifted_nodes_wait_until_the_surplus_has_gone() -> None:
     assert found.kept["n-1"].code == reasons.STATIC_POOL_SHRINKS.name
 
 
+def test_what_keeps_a_node_is_said_also_when_another_one_goes() -> None:
+    own = [own_node("busy", spec(100)), own_node("empty")]
+    found = decide_returns(pool_of(1, *own))
+    assert going(found) == [("empty", Cause.SCALED_DOWN)]
+    assert found.kept["busy"].code == reasons.POOL_IS_STATIC.name
+
+
 def test_drifted_nodes_keep_to_the_budget_of_the_pool() -> None:
     own = [replace(own_node(f"n-{number}"), drift=DRIFT) for number in range(10)]
     assert len(decide_returns(pool_of(10, *own, budgets=(Budget("2"),))).returns) == 2

@@ -14,7 +14,7 @@ from leeway.disruption.protection import (
 )
 from leeway.disruption.rules import Cause
 from leeway.disruption.snapshot import NodeReturn, OwnNode, ReturnDecision, Snapshot
-from leeway.disruption.static_pools import surplus, surplus_of, why_not_replaced
+from leeway.disruption.static_pools import StaticPools
 from leeway.durations import render_duration
 from leeway.reasons import Reason
 
@@ -42,8 +42,10 @@ def decide_returns(snapshot: Snapshot) -> ReturnDecision:
     returned = {name for one in run.returns for name in one.nodes}
     for one in run.free:
         if one.name not in returned:
+            is_static = snapshot.rules[one.pool].replicas is not None
+            why = why_not_consolidated(one, snapshot) if is_static else None
             run.kept.setdefault(
-                one.name, reasons.NODE_NOT_EXAMINED(node=one.name, pods=len(one.pods))
+                one.name, why or reasons.NODE_NOT_EXAMINED(node=one.name, pods=len(one.pods))
             )
     kept = {name: why for name, why in run.kept.items() if name not in returned}
     due_at = min(run.due, default=None)
@@ -58,6 +60,7 @@ class _Run:
         self._snapshot = snapshot
         self._moving = Moving(snapshot)
         self._allowances = Allowances.of(snapshot)
+        self._static = StaticPools(snapshot)
         self.free: list[OwnNode] = []
         self.forced: list[OwnNode] = []
         self.returns: list[NodeReturn] = []
@@ -67,11 +70,11 @@ class _Run:
 
     def scale_down(self) -> None:
         """Give back what static pools have too much."""
-        for one in surplus(self._snapshot, [*self.free, *self.forced]):
+        for one in self._static.surplus([*self.free, *self.forced]):
             reason = reasons.STATIC_POOL_SCALED_DOWN(
                 node=one.name,
                 pool=one.pool,
-                count=surplus_of(one.pool, self._snapshot),
+                count=self._static.surplus_of[one.pool],
                 replicas=self._snapshot.rules[one.pool].replicas,
             )
             self._take(one, Cause.SCALED_DOWN, reason, one.price or 0.0, replaced=bool(one.pods))
@@ -80,7 +83,6 @@ class _Run:
         """Replace nodes that have expired or drifted, or whose pool was deleted, the oldest
         first."""
         going = {name for one in self.returns for name in one.nodes}
-        begun: list[str] = []
         for one in sorted([*self.free, *self.forced], key=lambda each: each.created_at):
             if one.name in going:
                 continue
@@ -92,22 +94,20 @@ class _Run:
                 reason = reasons.NODE_EXPIRED(
                     node=one.name, pool=one.pool, expires=render_duration(rules.expires)
                 )
-                why = why_not_replaced(one, self._snapshot, begun)
-                self._replace(one, Cause.EXPIRED, reason, begun, in_place=why is None)
-            elif one.drift and (why := why_not_replaced(one, self._snapshot, begun)):
+                in_place = self._static.why_not_replaced(one) is None
+                self._replace(one, Cause.EXPIRED, reason, in_place)
+            elif one.drift and (why := self._static.why_not_replaced(one)):
                 self.kept[one.name] = why
             elif one.drift:
                 drift = " ".join(one.drift)
                 reason = reasons.NODE_DRIFTED(node=one.name, pool=one.pool, drift=drift)
-                self._replace(one, Cause.DRIFTED, reason, begun, in_place=True)
+                self._replace(one, Cause.DRIFTED, reason, in_place=True)
 
-    def _replace(
-        self, one: OwnNode, cause: Cause, reason: Reason, begun: list[str], in_place: bool
-    ) -> None:
+    def _replace(self, one: OwnNode, cause: Cause, reason: Reason, in_place: bool) -> None:
         """Replace a node. `in_place`: if its pool is static, there is room for another node."""
         in_place = in_place and self._snapshot.rules[one.pool].replicas is not None
         if in_place:
-            begun.append(one.pool)
+            self._static.begun[one.pool] += 1
         self._take(one, cause, reason, replaced=bool(one.pods), in_place=in_place)
 
     def remove_empty(self) -> None:

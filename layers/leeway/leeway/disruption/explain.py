@@ -18,7 +18,7 @@ from leeway.disruption.protection import (
     protections,
     why_protected,
 )
-from leeway.disruption.rules import ReturnRules
+from leeway.disruption.rules import Cause, ReturnRules
 from leeway.disruption.snapshot import OwnNode, ReturnDecision, Snapshot
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.printable import printable
@@ -286,7 +286,8 @@ def _allowances_after(decision: ReturnDecision, snapshot: Snapshot) -> Allowance
     allowances, pools = Allowances.of(snapshot), {one.name: one.pool for one in snapshot.own}
     for returned in decision.returns:
         for name in returned.nodes:
-            allowances.take(pools[name], returned.cause)
+            empty = returned.cause is Cause.SCALED_DOWN and not returned.moves
+            allowances.take(pools[name], returned.cause, empty)
     return allowances
 
 
@@ -436,7 +437,7 @@ def _bound(snapshot: Snapshot) -> float | None:
     """Return the bound for the pods of Leeway's nodes, from any pool without its limits."""
     if not snapshot.pools:
         return None
-    pools = [replace(pool, limits=None, weight=0) for pool in snapshot.pools]
+    pools = [replace(pool, limits=None, weight=0, replicas=None) for pool in snapshot.pools]
     supply = Supply(pools, snapshot.catalog, snapshot.unavailable, snapshot.daemons)
     return pack([_alone(pod) for pod in pods_of(snapshot.own)], supply).bound
 

@@ -8,7 +8,7 @@ from leeway.disruption import reasons
 from leeway.disruption.moves import Moving
 from leeway.disruption.rules import Cause, ReturnRules
 from leeway.disruption.snapshot import MovablePod, OwnNode, Snapshot
-from leeway.disruption.static_pools import why_not_replaced
+from leeway.disruption.static_pools import StaticPools
 from leeway.durations import render_duration
 from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT, FOREVER
 from leeway.reasons import Reason
@@ -199,7 +199,7 @@ def blockers_of(one: OwnNode, moving: Moving, allowances: Allowances) -> tuple[B
         found += _against_saving(one, moving)
     elif may_be_forced(one, snapshot):
         found = []
-    if cause is Cause.DRIFTED and (why := why_not_replaced(one, snapshot)):
+    if cause is Cause.DRIFTED and (why := StaticPools(snapshot).why_not_replaced(one)):
         found.append(Blocker(why))
     return (*found, *allowances.exhausted(one.pool, cause))
 
