@@ -10,8 +10,10 @@ from leeway.disruption.rules import Budget, Cause, ReturnRules
 from leeway.disruption.snapshot import OwnNode
 from leeway.headroom.windows import parse_cron
 from leeway.policy.worth import Worth
+from leeway.reasons import Reason
 from leeway.selection.labels import CAPACITY_TYPE, HOSTNAME, ZONE
 from leeway.selection.pods import NodePool, Pod, PodSpec, Spread, Weighted
+from leeway.selection.reading.claims import DEVICE_CLAIMS_NOT_PLANNED
 from leeway.selection.requirements import Requirements
 from leeway.selection.resources import Resources
 
@@ -41,6 +43,19 @@ def test_an_empty_node_that_waiting_pods_fit_on_is_kept() -> None:
     found = decide_returns(snapshot(own_node("here"), waiting=waiting))
     assert not found.returns
     assert found.kept["here"].code == reasons.NODE_IS_EXPECTED.name
+
+
+def test_a_waiting_pod_that_no_node_can_take_keeps_no_empty_node() -> None:
+    unmet = replace(spec(3000), unmet=Reason("VolumeClaimNotMet", "Its claim is lost."))
+    found = decide_returns(snapshot(own_node("here"), waiting=(Pod("default/lost", unmet),)))
+    assert [one.nodes for one in found.returns] == [("here",)]
+
+
+def test_a_pod_with_device_claims_keeps_the_node_that_it_runs_on() -> None:
+    devices = replace(spec(500), unmet=DEVICE_CLAIMS_NOT_PLANNED())
+    found = decide_returns(snapshot(own_node("one", devices), own_node("other", spec(500))))
+    assert found.kept["one"].code == reasons.POD_HAS_DEVICES.name
+    assert [one.nodes for one in found.returns] == [("other",)]
 
 
 def test_a_node_that_starts_is_not_empty() -> None:

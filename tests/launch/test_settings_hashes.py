@@ -16,6 +16,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "block-devices": {
         "blockDeviceMappings": [{"deviceName": "/dev/xvda", "ebs": {"volumeSize": "30Gi"}}]
     },
+    "connections": {"connectionTracking": {"udpTimeout": 60}},
     "kubelet": {"kubelet": {"maxPods": 20}},
     "metadata-options": {"metadataOptions": {"httpPutResponseHopLimit": 2}},
     "monitoring": {"detailedMonitoring": True},

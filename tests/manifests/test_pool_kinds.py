@@ -268,6 +268,26 @@ def test_other_fields_of_the_kubelet_are_accepted_and_al2023_alone_gets_them(fam
     assert warnings == ([] if family == "AL2023" else [f"pools.yaml:7: {said}"])
 
 
+UNKNOWN = "Leeway does not know this field, and nodes get it as it is written"
+
+
+@pytest.mark.parametrize(
+    ("family", "said"),
+    [
+        ("AL2023", UNKNOWN + "; did you mean registryPullQPS?"),
+        ("Bottlerocket", "ignored: Leeway does not set this on Bottlerocket"),
+        ("Windows2022", "ignored: Leeway does not set this on Windows2022"),
+    ],
+)
+def test_a_field_that_no_known_kubelet_has_is_a_warning_that_names_it(
+    family: str, said: str
+) -> None:
+    reading = read(CLASS + f"  amiFamily: {family}\n  kubelet: {{registryPullQps: 5}}\n")
+    assert not reading.problems
+    (warning,) = [str(one) for one in reading.warnings if "registryPullQps" in str(one)]
+    assert warning == f"pools.yaml:7: spec.kubelet.registryPullQps: {said}"
+
+
 def test_the_kubelets_fields_are_those_that_a_kubelet_reads() -> None:
     named = {field.alias for field in KubeletSettings.model_fields.values()}
     assert not named & PASSED.keys()
@@ -350,10 +370,6 @@ def test_the_data_volume_depends_on_the_family(family: str, device: str, counts:
         (
             CLASS + "  kubelet: {evictionSoft: {memory.available: 5%}}\n",
             "expected both evictionSoft and evictionSoftGracePeriod for memory.available",
-        ),
-        (
-            CLASS + "  kubelet: {registryPullQps: 5}\n",
-            "registryPullQps: unknown field; did you mean registryPullQPS?",
         ),
         (CLASS + "  kubelet: {registryPullQPS: '5'}\n", "registryPullQPS: expected a whole number"),
         (CLASS + "  kubelet: {shutdownGracePeriod: 5}\n", "expected a duration such as 90s"),

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,6 +10,7 @@ import msgspec
 import pytest
 from leeway.provisioning.cluster_state import ClusterState, blocking
 from leeway.provisioning.kept_objects import KeptObjects
+from leeway.selection.pods import PodSpec
 from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, pending_pods
 from leeway.selection.reading.schemas import SCHEMAS
 
@@ -79,8 +81,16 @@ def test_the_state_has_the_nodes_and_pods_of_a_list(seed: int) -> None:
     pods = oldest_first([each for each in own if each["kind"] == "Pod"])
     nodes = [each for each in own if each["kind"] == "Node"]
     assert list(state.nodes) == list(existing_nodes(own, others))
-    assert [one.pod for one in state.waiting] == list(pending_pods(pods, {}, [*nodes, *others]))
-    assert list(state.daemons) == list(daemons_of(of_daemons, for_daemons))
+    # A list does not say whether a claim is stored, nor which pods a DaemonSet has.
+    waiting = [replace(one.pod, spec=replace(one.pod.spec, unmet=None)) for one in state.waiting]
+    assert waiting == list(pending_pods(pods, {}, [*nodes, *others]))
+    of_templates = daemons_of(of_daemons, for_daemons)
+    assert [one.labels for one in state.daemons] == [one.labels for one in of_templates]
+    assert all(map(_holds, state.daemons, of_templates))
+
+
+def _holds(daemon: PodSpec, template: PodSpec) -> bool:
+    return daemon.requests == daemon.requests.most(template.requests)
 
 
 def test_a_changed_status_keeps_the_same_values() -> None:

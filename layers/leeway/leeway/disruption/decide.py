@@ -9,6 +9,7 @@ from leeway.disruption.protection import (
     Allowances,
     against_consolidation,
     may_be_forced,
+    may_move,
     why_not_consolidated,
     why_protected,
 )
@@ -163,8 +164,7 @@ class _Run:
         decided = NodeReturn(
             (one.name,), cause, reason, saving, len(one.pods), replaced, in_place=in_place
         )
-        empty = cause is Cause.SCALED_DOWN and not one.pods
-        if refused := self._allowances.take(one.pool, cause, empty):
+        if refused := self._allowances.take(one.pool, cause, may_move(one, cause)):
             self.kept[one.name] = refused
             self.waiting.append(decided)
         else:

@@ -15,10 +15,11 @@ from leeway.disruption.protection import (
     Allowances,
     Blocker,
     blockers_of,
+    may_move,
     protections,
     why_protected,
 )
-from leeway.disruption.rules import Cause, ReturnRules
+from leeway.disruption.rules import ReturnRules
 from leeway.disruption.snapshot import OwnNode, ReturnDecision, Snapshot
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.printable import printable
@@ -283,11 +284,10 @@ def _examined_alone(name: str, why: Reason, course: Course) -> tuple[Reason, Ste
 
 def _allowances_after(decision: ReturnDecision, snapshot: Snapshot) -> Allowances:
     """Return what the budgets allow besides the returns of a decision."""
-    allowances, pools = Allowances.of(snapshot), {one.name: one.pool for one in snapshot.own}
+    allowances, nodes = Allowances.of(snapshot), {one.name: one for one in snapshot.own}
     for returned in decision.returns:
-        for name in returned.nodes:
-            empty = returned.cause is Cause.SCALED_DOWN and not returned.moves
-            allowances.take(pools[name], returned.cause, empty)
+        for one in map(nodes.__getitem__, returned.nodes):
+            allowances.take(one.pool, returned.cause, may_move(one, returned.cause))
     return allowances
 
 

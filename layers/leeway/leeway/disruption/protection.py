@@ -72,6 +72,8 @@ def _protections_by(movable: MovablePod, one: OwnNode, snapshot: Snapshot) -> It
     if until is not None and snapshot.now < until:
         reason = reasons.POD_IS_PROTECTED(pod=pod, node=one.name, annotation=DO_NOT_DISRUPT)
         yield Blocker(reason, until if until < FOREVER else None)
+    if movable.pod.spec.unmet is not None:
+        yield Blocker(reasons.POD_HAS_DEVICES(pod=pod, node=one.name))
     for budget in movable.blocked_by:
         yield Blocker(reasons.POD_IS_BLOCKED(budget=budget, pod=pod, node=one.name))
 
@@ -112,7 +114,7 @@ def _lasts(duration: timedelta) -> str:
 @dataclass
 class Allowances:
     """What the budgets of all pools and of the cluster still allow in one run. The budget of the
-    cluster, spec.churn, bounds disruptions of pods: empty nodes do not count."""
+    cluster, spec.churn, bounds disruptions that may move pods (`moves`)."""
 
     now: datetime
     rules: Mapping[str, ReturnRules]
@@ -139,8 +141,7 @@ class Allowances:
 
     def left_in(self, pool: str, cause: Cause) -> int:
         """Return how many more nodes of a pool may be disrupted for a cause."""
-        in_cluster = None if cause is Cause.EMPTY else self.left
-        left = [self.totals.get(pool, 0) if in_cluster is None else in_cluster]
+        left = [self.totals.get(pool, 0) if self.left is None else self.left]
         left += [
             budget.limit(self.totals.get(pool, 0)) - self.disrupted.get(pool, 0)
             for budget in self.rules[pool].budgets
@@ -148,9 +149,9 @@ class Allowances:
         ]
         return max(min(left), 0)
 
-    def exhausted(self, pool: str, cause: Cause, empty: bool = False) -> Iterator[Blocker]:
+    def exhausted(self, pool: str, cause: Cause, moves: bool = True) -> Iterator[Blocker]:
         """Yield the budgets that allow no further disruption of a pool's node for a cause."""
-        if not empty and cause is not Cause.EMPTY and self.left is not None and self.left <= 0:
+        if moves and self.left is not None and self.left <= 0:
             yield Blocker(reasons.CLUSTER_BUDGET_USED())
         disrupted = self.disrupted.get(pool, 0)
         for budget in self.rules[pool].budgets:
@@ -161,20 +162,25 @@ class Allowances:
                 )
                 yield Blocker(reason, budget.ends(self.now))
 
-    def why_not(self, pool: str, cause: Cause, empty: bool = False) -> Reason | None:
+    def why_not(self, pool: str, cause: Cause, moves: bool = True) -> Reason | None:
         """Return why no further node of a pool may be disrupted for a cause; None if one may."""
-        first = next(self.exhausted(pool, cause, empty), None)
+        first = next(self.exhausted(pool, cause, moves), None)
         return first.reason if first else None
 
-    def take(self, pool: str, cause: Cause, empty: bool = False) -> Reason | None:
-        """Take one disruption of a pool's node; None if it is allowed, else why it is not. `empty`:
-        it is given back without pods, whatever the cause."""
-        if refused := self.why_not(pool, cause, empty):
+    def take(self, pool: str, cause: Cause, moves: bool = True) -> Reason | None:
+        """Take one disruption of a pool's node; None if it is allowed, else why it is not."""
+        if refused := self.why_not(pool, cause, moves):
             return refused
         self.disrupted[pool] = self.disrupted.get(pool, 0) + 1
-        if not empty and cause is not Cause.EMPTY and self.left is not None:
+        if moves and self.left is not None:
             self.left -= 1
         return None
+
+
+def may_move(one: OwnNode, cause: Cause) -> bool:
+    """Whether pods may move if a node goes. After the cordon, a node that goes because it is empty,
+    or one too many and empty, is kept if a pod has come to it."""
+    return bool(one.pods) or cause not in {Cause.EMPTY, Cause.SCALED_DOWN}
 
 
 def pending_cause(one: OwnNode, snapshot: Snapshot) -> Cause:
@@ -201,7 +207,7 @@ def blockers_of(one: OwnNode, moving: Moving, allowances: Allowances) -> tuple[B
         found = []
     if cause is Cause.DRIFTED and (why := StaticPools(snapshot).why_not_replaced(one)):
         found.append(Blocker(why))
-    return (*found, *allowances.exhausted(one.pool, cause))
+    return (*found, *allowances.exhausted(one.pool, cause, may_move(one, cause)))
 
 
 def _against_saving(one: OwnNode, moving: Moving) -> Iterator[Blocker]:

@@ -13,6 +13,7 @@ from leeway.manifests.cluster import Cluster, Defaults
 from leeway.manifests.node_class import (
     AmiTerm,
     BlockDevice,
+    ConnectionTracking,
     EC2NodeClass,
     EC2NodeClassSpec,
     MetadataOptions,
@@ -65,6 +66,7 @@ class NodeSettings:
     metadata: MetadataOptions = field(default_factory=MetadataOptions)
     public_address: bool | None = None
     detailed_monitoring: bool = False
+    connection_tracking: ConnectionTracking | None = None
 
     @property
     def pool(self) -> str:
@@ -119,6 +121,7 @@ def _settings(
         metadata=spec.metadata_options,
         public_address=spec.associate_public_ip_address,
         detailed_monitoring=bool(spec.detailed_monitoring),
+        connection_tracking=spec.connection_tracking,
     )
 
 
@@ -217,6 +220,8 @@ def _parts(settings: NodeSettings) -> Iterator[tuple[str, Any]]:
     for setting in settings.tags:
         tags |= setting.value
     yield "block-devices", sorted(map(_text, devices))
+    tracking = settings.connection_tracking
+    yield "connections", tracking and tracking.model_dump(mode="json", exclude_none=True)
     yield "kubelet", [kubelet, node_class.prefix_delegation]
     yield "metadata-options", settings.metadata.model_dump(mode="json", exclude_defaults=True)
     yield "monitoring", settings.detailed_monitoring

@@ -31,12 +31,20 @@ from leeway.manifests.base import (
 )
 from leeway.manifests.cluster import Cluster
 from leeway.manifests.node_class import KUBELET, EC2NodeClass, KubeletSettings
-from leeway.selection.labels import JOINED, NODE_CLASS, NODEPOOL
+from leeway.selection.labels import HYPERVISOR, JOINED, NODE_CLASS, NODEPOOL, SHARED, TENANCY
 from leeway.selection.offers.allocatable import VM_MEMORY_OVERHEAD, AmiFamily, NodeClass
 from leeway.selection.pods import NodePool as Pool
 from leeway.selection.pods import Taint
 from leeway.selection.requirements import Operator, Requirement, Requirements
 from leeway.selection.resources import amount
+
+NITRO = "nitro"
+"""The hypervisor of instance types whose connections EC2 tracks with timeouts of their own."""
+
+_ONLY_SHARED = (
+    f"expected the tenancy {SHARED}: Leeway knows the prices of shared tenancy only, and launches "
+    "no nodes with another one"
+)
 
 PoolLabelKey = Annotated[LabelKey, AfterValidator(check_pool_label)]
 PoolLabels = dict[PoolLabelKey, LabelValue]
@@ -55,7 +63,9 @@ class LabelRequirement(Strict):
 
     @model_validator(mode="after")
     def _can_be_meant(self) -> Self:
-        Requirement.of(self.key, self.operator, self.values)
+        meant = Requirement.of(self.key, self.operator, self.values)
+        if self.key == TENANCY and not meant.has(SHARED):
+            raise ValueError(_ONLY_SHARED)
         return self
 
 
@@ -103,6 +113,12 @@ class TemplateMetadata(Strict):
     """Labels of the nodes."""
     annotations: dict[LabelKey, str] = Field(default_factory=dict)
     """Annotations of the nodes."""
+
+    @model_validator(mode="after")
+    def _has_shared_tenancy(self) -> Self:
+        if self.labels.get(TENANCY, SHARED) != SHARED:
+            raise ValueError(f"labels: {TENANCY}: {_ONLY_SHARED}")
+        return self
 
 
 Never = Literal["Never"]
@@ -337,6 +353,8 @@ def _pool(manifest: NodePool, classes: Mapping[str, EC2NodeClass], defaults: Def
     asked = Requirements(
         Requirement.of(r.key, r.operator, r.values, r.min_values) for r in spec.requirements
     )
+    if wanted in classes and classes[wanted].spec.connection_tracking is not None:
+        asked = asked.intersection(Requirements([Requirement.of(HYPERVISOR, "In", [NITRO])]))
     node_class = node_class_of(classes.get(wanted), defaults, wanted)
     if (kubelet := manifest.kubelet()) is not None:
         node_class = replace(node_class, kubelet=kubelet.settings())

@@ -11,6 +11,7 @@ from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT, FOREVER, protected_u
 from leeway.reasons import Reason
 from leeway.selection.labels import NODEPOOL
 from leeway.selection.pods import ExistingNode, LabelSelector, Pod, PodSpec
+from leeway.selection.reading.claims import has_claim
 from leeway.selection.reading.cluster_objects import node_without_pods
 from leeway.selection.reading.objects import (
     Document,
@@ -25,7 +26,12 @@ from leeway.selection.reading.objects import (
     needs_node,
     node_of,
 )
-from leeway.selection.reading.pod_objects import requests_of, selector_of, spec_without_volumes
+from leeway.selection.reading.pod_objects import (
+    requests_of,
+    resizing,
+    selector_of,
+    spec_without_volumes,
+)
 from leeway.selection.reading.schemas import check
 from leeway.selection.resources import Resources
 
@@ -209,7 +215,7 @@ class PodSpecs:
         spec = pod.get("spec") or {}
         content = {name: value for name, value in spec.items() if name not in _NOT_IN_SPEC}
         labels = (pod.get("metadata") or {}).get("labels")
-        key = (namespace_of(pod), msgspec.json.encode((labels, content)))
+        key = (namespace_of(pod), msgspec.json.encode((labels, content, resizing(pod))))
         found = self.known.get(key)
         if found is None:
             check(pod, "Pod")
@@ -230,7 +236,11 @@ def read_pod(key: str, document: Document, specs: PodSpecs) -> KeptPod:
         BadObject: it is invalid.
     """
     metadata = document.get("metadata") or {}
-    volumes = [each for each in (document.get("spec") or {}).get("volumes") or () if each]
+    volumes = [
+        each
+        for each in (document.get("spec") or {}).get("volumes") or ()
+        if has_claim(each) or each.get("awsElasticBlockStore")
+    ]
     return KeptPod(
         key=key,
         uid=str(metadata.get("uid") or ""),

@@ -26,6 +26,9 @@ HOSTNAME = "kubernetes.io/hostname"
 INSTANCE = "karpenter.k8s.aws/instance-"
 """The prefix of the labels that describe an instance type."""
 FAMILY = f"{INSTANCE}family"
+HYPERVISOR = f"{INSTANCE}hypervisor"
+TENANCY, SHARED = f"{INSTANCE}tenancy", "default"
+"""Every instance that Leeway launches has shared tenancy, which EC2 and Karpenter call default."""
 
 RESERVED, SPOT, ON_DEMAND = "reserved", "spot", "on-demand"
 CAPACITY_TYPES = (RESERVED, SPOT, ON_DEMAND)
@@ -69,6 +72,7 @@ WELL_KNOWN = frozenset(
         ARCH,
         OS,
         WINDOWS_BUILD,
+        TENANCY,
         *INSTANCE_LABELS,
     }
 )

@@ -6,6 +6,7 @@ Two pods with equal values are interchangeable.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from leeway.reasons import Reason
 from leeway.selection.offers.allocatable import NodeClass
 from leeway.selection.requirements import Requirements
 from leeway.selection.resources import Resources
@@ -146,7 +147,8 @@ class PodSpec:
     `requests` include one of the resource `pods`. The node must match one of `terms` (the terms of
     node affinity, each combined with the nodeSelector and the requirements of volumes); without
     terms, any node matches. `affinity` are the terms without those of volumes, if they differ.
-    `pod_affinity` and `pod_anti_affinity` are the required ones.
+    `pod_affinity` and `pod_anti_affinity` are the required ones. `unmet` is why no node at all can
+    take the pod, whatever room it has; None if one can.
     """
 
     namespace: str = "default"
@@ -163,6 +165,7 @@ class PodSpec:
     ports: frozenset[HostPort] = frozenset()
     priority: int = 0
     affinity: tuple[Requirements, ...] | None = None
+    unmet: Reason | None = None
 
     @property
     def own_terms(self) -> tuple[Requirements, ...]:
