@@ -288,6 +288,23 @@ def test_a_node_that_goes_only_when_another_is_in_its_place_gets_that_one_as_its
     assert again.launched == (list(cluster.lives)[-1],)
 
 
+def test_a_node_that_waits_for_its_place_gets_it_before_one_that_is_too_much(
+    catalog: Catalog,
+) -> None:
+    cluster = living(catalog, replicas=3)
+    surplus, waits, _ = sorted(cluster.lives.values(), key=lambda one: one.instance)
+    scale(cluster, 2)
+    cluster.retire_instance(surplus)
+    cluster.retire_instance(waits)
+    request = cluster.requests[waits.instance]
+    in_place = request.model_copy(update={"in_place": True, "version": request.version + 1})
+    cluster.table.put(CAPACITY_REQUEST, in_place)
+    assert launched(cluster) == 1
+    answer = cluster.requests[waits.instance].answer
+    assert answer is not None
+    assert answer.launched == (list(cluster.lives)[-1],)
+
+
 def test_a_node_whose_place_can_not_be_filled_gets_the_reason_as_its_answer(
     catalog: Catalog,
 ) -> None:

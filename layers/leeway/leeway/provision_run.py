@@ -8,7 +8,7 @@ pods. A run that dies leaves its launch intents, and the next run completes them
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -32,7 +32,7 @@ from leeway.launch.node_settings import settings_of
 from leeway.launch.prices import PRICE_CEILING_REACHED, Prices
 from leeway.launch.static_pools import count_of, shortages
 from leeway.manifests.base import Manifest
-from leeway.manifests.node_pool import NodePool, pools_of
+from leeway.manifests.node_pool import NodePool
 from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.brakes import (
     LAUNCHES_IN_VAIN,
@@ -155,13 +155,14 @@ class StaticPools:
     """The static pools of a cluster, and with them the instances that take no pods (`closed`).
 
     - `settled`: no pool lacks nodes. `counts`: how many nodes each has.
-    - `retiring`: by pool, the instances whose place is to be filled; None without static pools.
+    - `retiring`: by pool, the instances whose place may have to be filled, first those that wait
+      for it; None without static pools.
     - `unseen`: instances that run and have no Node.
     """
 
     closed: frozenset[str] = frozenset()
     settled: bool = True
-    retiring: Mapping[str, Collection[str]] | None = None
+    retiring: Mapping[str, Sequence[str]] | None = None
     unseen: tuple[ExistingNode, ...] = ()
     pools: tuple[Pool, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -224,7 +225,7 @@ class NodeProvisioning:
         outcome, failures, told = LaunchOutcome((), (), (), ()), unanswered, EventsWritten()
         static = StaticPools()
         if has_pools:
-            static = self._static_pools(read)
+            static = self._static_pools(read, pools)
             outcome = self._launch(read, static, policy, until)
             if not policy.dry_run:
                 told = self._tell(read, outcome, until)
@@ -354,11 +355,11 @@ class NodeProvisioning:
             outcome = self._deps.launch_nodes.launch(order)
         return with_stopped(outcome, stopped, vain)
 
-    def _static_pools(self, read: ClusterRead) -> StaticPools:
+    def _static_pools(self, read: ClusterRead, pools: Sequence[Pool]) -> StaticPools:
         """Look at the static pools. Only one that lacks nodes costs a read of the index: an
         instance that runs and has lost its Node is not launched again while it may be the API
         server that has lost it (see `reconcile`)."""
-        pools = [one for one in pools_of(read.manifests) if one.replicas is not None]
+        pools = [one for one in pools if one.replicas is not None]
         if not pools:
             return StaticPools()
         state, now, closed = read.state, self._deps.clock.now(), self._closed(read)
@@ -367,11 +368,11 @@ class NodeProvisioning:
         pool_of = {one.name: one.pool for one in nodes}
         marked = {one.name for one in read.demand.nodes if is_marked(one)}
         closed |= {instance for instance, name in state.joined.items() if name in marked}
-        retiring: dict[str, set[str]] = {one.name: set() for one in pools}
-        for instance in read.demand.moving:
-            pool = pool_of.get(state.joined.get(instance, instance), "")
+        retiring: dict[str, list[str]] = {one.name: [] for one in pools}
+        for request in sorted(read.requests, key=lambda one: (not one.in_place, one.instance)):
+            pool = pool_of.get(state.joined.get(request.instance, request.instance), "")
             if pool in retiring:
-                retiring[pool].add(instance)
+                retiring[pool].append(request.instance)
         leaving = {state.joined.get(one, one) for one in closed}
         unseen: list[ExistingNode] = []
         if shortages(pools, nodes, leaving):

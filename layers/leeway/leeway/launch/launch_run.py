@@ -142,7 +142,7 @@ class LaunchOrder:
     most: int | None = None
     ceiling: PriceCeiling | None = None
     until: datetime | None = None
-    retiring: Mapping[str, Collection[str]] | None = None
+    retiring: Mapping[str, Sequence[str]] | None = None
 
 
 @dataclass
@@ -269,7 +269,7 @@ class LaunchRun:
         replaced = self._replacements(leaving)
         static = plan_static_pools(
             [replace(one, pool=opened[one.pool.name]) for one in short if one.pool.name in opened],
-            {pool: set(some) - replaced.keys() for pool, some in retiring.items()},
+            {pool: [one for one in some if one not in replaced] for pool, some in retiring.items()},
             lambda pool: self.supplies.of((pool,), order.catalog, self.unavailable, order.daemons),
         )
         self.places = static.places

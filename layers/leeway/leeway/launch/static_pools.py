@@ -99,11 +99,12 @@ class StaticPlan:
 
 def plan_static_pools(
     short: Iterable[Shortage],
-    retiring: Mapping[str, Collection[str]],
+    retiring: Mapping[str, Sequence[str]],
     supply_of: Callable[[NodePool], Supply],
 ) -> StaticPlan:
     """Plan the nodes that pools lack: any that the requirements of a pool allow, as if each had one
-    pod without requests. `retiring` are the instances of each pool without a replacement."""
+    pod without requests. `retiring` are the instances of each pool without a replacement, the first
+    ones first."""
     launches: list[PlannedNode] = []
     places: dict[str, str] = {}
     problems: dict[str, Reason] = {}
@@ -115,7 +116,7 @@ def plan_static_pools(
         if not sample.launches:
             problems[one.pool.name] = sample.unschedulable[0].reason
             continue
-        replaced = sorted(retiring.get(one.pool.name, ()))
+        replaced = retiring.get(one.pool.name, ())
         for number in range(one.launched):
             place = f"pool {one.pool.name}, node {one.count + number + 1}"
             places |= {place: replaced[number]} if number < len(replaced) else {}
