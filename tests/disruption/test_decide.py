@@ -247,7 +247,7 @@ def test_a_plan_is_expected_to_hold_as_long_as_the_node_was_quiet() -> None:
     worth = Worth(per_pod=0.01)
     for quiet, gone in ((10, False), (11, True)):
         one = own_node("one", spec(100), spec(100), quiet=quiet * MINUTE)
-        other = own_node("two", *[spec(900)] * 4, quiet=0 * MINUTE)
+        other = own_node("two", *[spec(900)] * 4, quiet=MINUTE)
         rules = ReturnRules(after=MINUTE, budgets=())
         found = decide_returns(snapshot(one, other, rules=rules, worth=worth))
         assert bool(found.returns) is gone, quiet

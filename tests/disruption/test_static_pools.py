@@ -106,6 +106,23 @@ def test_a_pod_that_may_not_be_disrupted_goes_last_if_the_drain_is_bounded() -> 
     assert going(decide_returns(pool_of(0, *own))) == [("busy", Cause.SCALED_DOWN)]
 
 
+def test_nodes_with_pods_go_by_the_cost_of_their_disruption() -> None:
+    dear = with_pods(
+        own_node("dear", spec(100)),
+        [MovablePod(Pod("default/dear", spec(100)), deletion_cost=2**30)],
+    )
+    own = [dear, own_node("two", spec(100), spec(100)), own_node("one", spec(100))]
+    gone = [going(decide_returns(pool_of(replicas, *own))) for replicas in (2, 1)]
+    assert gone == [
+        [("one", Cause.SCALED_DOWN)],
+        [("one", Cause.SCALED_DOWN), ("two", Cause.SCALED_DOWN)],
+    ]
+    expires = [replace(own[1], created_at=NOW - 29 * DAY), *own[::2]]
+    assert going(decide_returns(pool_of(2, *expires, expires=30 * DAY))) == [
+        ("two", Cause.SCALED_DOWN)
+    ]
+
+
 def test_nodes_that_go_already_are_not_surplus() -> None:
     own = [replace(own_node("goes"), going=True), own_node("one"), own_node("two")]
     assert not decide_returns(pool_of(2, *own)).returns

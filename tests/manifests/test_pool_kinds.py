@@ -48,6 +48,12 @@ spec:
 """
 
 
+def annotated(annotations: str) -> str:
+    """A pool whose nodes get annotations, as YAML."""
+    given = f"    metadata: {{annotations: {{{annotations}}}}}\n"
+    return POOL.replace("  template:\n", f"  template:\n{given}")
+
+
 def read(*texts: str) -> Reading:
     found = read_manifests("---\n".join(texts), "pools.yaml")
     assert not found.problems, [str(problem) for problem in found.problems]
@@ -353,6 +359,13 @@ def test_the_data_volume_depends_on_the_family(family: str, device: str, counts:
             POOL + "      requirements: [{key: team, operator: In, values: [a], minValues: 2}]\n",
             "expected at least minValues (2) values",
         ),
+        (
+            annotated("node.alpha.kubernetes.io/ttl: '0'"),
+            '["node.alpha.kubernetes.io/ttl"]: expected an annotation of your own domain',
+        ),
+        (annotated("leeway.sh/attempt: '1'"), "Leeway set those of their domains"),
+        (annotated("a: " + "x" * 16384), "expected annotations of at most 16 KB together"),
+        (annotated("karpenter.sh/do-not-disrupt: true"), "expected text"),
         (POOL + "  limits: {cpu: lots}\n", "spec.limits.cpu: expected a quantity like"),
         (CLASS + "  amiFamily: Ubuntu\n", "spec.amiFamily: expected 'AL2', 'AL2023'"),
         (

@@ -315,10 +315,12 @@ def snapshot(cluster: Cluster) -> Snapshot:
     """Return the snapshot of a cluster now."""
     machines, options = cluster.machines.values(), cluster.options
     own = [one for one in machines if one.is_ready(cluster.minute)]
+    starting = [one.node() for one in machines if not one.is_ready(cluster.minute)]
     return Snapshot(
         now=MIDNIGHT + cluster.minute * MINUTE,
         own=tuple(_own(cluster, one) for one in own),
-        others=tuple(one.node() for one in machines if not one.is_ready(cluster.minute)),
+        others=tuple(starting),
+        starting=frozenset(one.name for one in starting),
         waiting=tuple(one.pod for one in cluster.controllers.pending),
         pools=cluster.pools,
         catalog=catalog(options.seed, cluster.hour),

@@ -81,12 +81,11 @@ class _Run:
             self._take(one, Cause.SCALED_DOWN, reason, one.price or 0.0, replaced=bool(one.pods))
 
     def replace_outdated(self) -> None:
-        """Replace nodes that have expired or drifted, or whose pool was deleted, the oldest
-        first."""
+        """Replace nodes that have expired or drifted, or whose pool was deleted: the empty ones
+        first, which have nothing to replace, so that no pod moves to them; then the oldest."""
         going = {name for one in self.returns for name in one.nodes}
-        for one in sorted([*self.free, *self.forced], key=lambda each: each.created_at):
-            if one.name in going:
-                continue
+        outdated = [one for one in (*self.free, *self.forced) if one.name not in going]
+        for one in sorted(outdated, key=lambda each: (bool(each.pods), each.created_at)):
             rules = self._snapshot.rules[one.pool]
             if rules.deleted_at is not None:
                 reason = reasons.POOL_DELETED(node=one.name, pool=one.pool, at=rules.deleted_at)

@@ -10,7 +10,12 @@ from leeway.disruption.rules import Cause, ReturnRules
 from leeway.disruption.snapshot import MovablePod, OwnNode, Snapshot
 from leeway.disruption.static_pools import StaticPools
 from leeway.durations import render_duration
-from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT, FOREVER
+from leeway.ports.kubernetes_objects import (
+    DO_NOT_CONSOLIDATE,
+    DO_NOT_DISRUPT,
+    FOREVER,
+    PROTECTS_POD,
+)
 from leeway.reasons import Reason
 
 
@@ -63,14 +68,14 @@ def protections(one: OwnNode, snapshot: Snapshot) -> Iterator[Blocker]:
         yield Blocker(reasons.NODE_GOES_ALREADY(node=one.name))
     if one.protected:
         yield Blocker(reasons.NODE_IS_PROTECTED(node=one.name, annotation=DO_NOT_DISRUPT))
-    for movable in one.pods:
+    for movable in (*one.pods, *one.staying):
         yield from _protections_by(movable, one, snapshot)
 
 
 def _protections_by(movable: MovablePod, one: OwnNode, snapshot: Snapshot) -> Iterator[Blocker]:
     pod, until = movable.pod.name, movable.protected_until
     if until is not None and snapshot.now < until:
-        reason = reasons.POD_IS_PROTECTED(pod=pod, node=one.name, annotation=DO_NOT_DISRUPT)
+        reason = reasons.POD_IS_PROTECTED(pod=pod, node=one.name, annotation=PROTECTS_POD)
         yield Blocker(reason, until if until < FOREVER else None)
     if movable.pod.spec.unmet is not None:
         yield Blocker(reasons.POD_HAS_DEVICES(pod=pod, node=one.name))
@@ -92,6 +97,9 @@ def against_consolidation(one: OwnNode, snapshot: Snapshot) -> Iterator[Blocker]
     if rules.replicas is not None:
         yield Blocker(reasons.POOL_IS_STATIC(node=one.name, pool=one.pool, replicas=rules.replicas))
         return
+    # Karpenter's v1alpha5 ended empty nodes after ttlSecondsAfterEmpty in spite of the annotation.
+    if not (one.consolidated or rules.only_empty):
+        yield Blocker(reasons.NODE_IS_PROTECTED(node=one.name, annotation=DO_NOT_CONSOLIDATE))
     if rules.after is None:
         yield Blocker(reasons.POOL_NEVER_CONSOLIDATED(pool=one.pool))
         return
@@ -179,8 +187,8 @@ class Allowances:
 
 def may_move(one: OwnNode, cause: Cause) -> bool:
     """Whether pods may move if a node goes. After the cordon, a node that goes because it is empty,
-    or one too many and empty, is kept if a pod has come to it."""
-    return bool(one.pods) or cause not in {Cause.EMPTY, Cause.SCALED_DOWN}
+    or drifted or one too many and empty, is kept if a pod has come to it."""
+    return bool(one.pods) or cause not in {Cause.EMPTY, Cause.DRIFTED, Cause.SCALED_DOWN}
 
 
 def pending_cause(one: OwnNode, snapshot: Snapshot) -> Cause:

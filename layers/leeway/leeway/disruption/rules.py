@@ -112,14 +112,14 @@ class ReturnRules:
 
 def rules_of(manifest: NodePool) -> ReturnRules:
     """Return the rules of a pool, also of one that was converted from an earlier API version."""
-    disruption = manifest.spec.disruption
+    disruption, replicas = manifest.spec.disruption, manifest.spec.replicas
     return ReturnRules(
-        after=_unless_never(disruption.consolidate_after),
+        after=_unless_never(disruption.consolidate_after) if replicas is None else None,
         only_empty=disruption.consolidation_policy == "WhenEmpty",
         expires=_unless_never(manifest.spec.template.spec.expire_after),
         drain_within=manifest.spec.template.spec.termination_grace_period,
         budgets=tuple(map(_budget, disruption.budgets)),
-        replicas=manifest.spec.replicas,
+        replicas=replicas,
     )
 
 

@@ -82,11 +82,11 @@ class StaticPools:
         now, expires = self.snapshot.now, self.snapshot.rules[one.pool].expires
         protected = one.protected or any(
             pod.blocked_by or (pod.protected_until is not None and now < pod.protected_until)
-            for pod in one.pods
+            for pod in (*one.pods, *one.staying)
         )
         age = max(timedelta(0), now - one.created_at)
         lifetime = 1.0 if not expires else max(0.0, 1.0 - age / expires)
-        cost = len(one.pods) * lifetime
+        cost = one.disruption_cost * lifetime
         last = (one.ready, not one.drift, cost, one.created_at, one.name)
         return (protected, bool(one.pods), *last)
 

@@ -210,9 +210,12 @@ class LightkubeCluster:
         labels: Mapping[str, str],
         taints: Sequence[Taint] = (),
         without: Collection[str] = (),
+        annotations: Mapping[str, str] | None = None,
     ) -> bool:
-        """Label and taint the node by one merge patch."""
-        change = partial(set_up, labels=labels, taints=taints, without=without)
+        """Label, taint and annotate the node by one merge patch."""
+        change = partial(
+            set_up, labels=labels, taints=taints, without=without, annotations=annotations or {}
+        )
         return self._change_node(node.name, change, node.uid)
 
     def mark_out_of_service(self, node: Node) -> bool:

@@ -394,6 +394,7 @@ def _request(intent: LaunchIntent, observed: ObservedInstance, now: datetime) ->
             NODEPOOL: intent.pool,
             CAPACITY_TYPE: observed.facts.capacity_type,
         },
+        annotations=intent.annotations,
         taints=intent.taints_for_admission,
         startup_taints=intent.startup_taints,
     )

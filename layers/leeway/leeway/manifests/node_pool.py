@@ -1,6 +1,7 @@
 """NodePool of `karpenter.sh/v1`: the nodes that may be launched, their taints and limits; and its
 conversion to a pool of packing, with its node class."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -46,6 +47,40 @@ _ONLY_SHARED = (
     "no nodes with another one"
 )
 
+_OF_OTHERS = re.compile(
+    r"(^|[.])(kubernetes|k8s)[.]io/|(^|[.])eks[.]amazonaws[.]com/|^leeway[.]sh/"
+)
+_FREE_OF_THEM = "cluster-autoscaler.kubernetes.io/"
+MOST_ANNOTATIONS = 16 * 1024
+"""Bytes of the annotations of a pool's nodes: the records of a launch and of each of its nodes hold
+them."""
+
+
+def check_annotation(key: str) -> str:
+    """Refuse an annotation that a pool may not give its nodes: kubelet, the controllers of
+    Kubernetes, EKS and Leeway keep their own state in them. rbac/admission.yaml has the same rule.
+
+    Raises:
+        ValueError: a pool may not give it.
+    """
+    if _OF_OTHERS.search(key) and not key.startswith(_FREE_OF_THEM):
+        raise ValueError(
+            f"expected an annotation of your own domain, of karpenter.sh or {_FREE_OF_THEM}, "
+            f"got {key}: Kubernetes, EKS and Leeway set those of their domains"
+        )
+    return key
+
+
+def _fits(annotations: dict[str, str]) -> dict[str, str]:
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
+    if size > MOST_ANNOTATIONS:
+        raise ValueError(f"expected annotations of at most 16 KB together, got {size:,} bytes")
+    return annotations
+
+
+PoolAnnotations = Annotated[
+    dict[Annotated[LabelKey, AfterValidator(check_annotation)], str], AfterValidator(_fits)
+]
 PoolLabelKey = Annotated[LabelKey, AfterValidator(check_pool_label)]
 PoolLabels = dict[PoolLabelKey, LabelValue]
 
@@ -111,8 +146,8 @@ class TemplateMetadata(Strict):
 
     labels: PoolLabels = Field(default_factory=dict)
     """Labels of the nodes."""
-    annotations: dict[LabelKey, str] = Field(default_factory=dict)
-    """Annotations of the nodes."""
+    annotations: PoolAnnotations = Field(default_factory=dict)
+    """Annotations of the nodes. A node gets them once, when it joins."""
 
     @model_validator(mode="after")
     def _has_shared_tenancy(self) -> Self:

@@ -337,6 +337,7 @@ class KeptObjects:
             return
         there, moving, leaving = PodsOnNode(), [], []
         running: list[ObservedPod] = []
+        staying: list[ObservedPod] = []
         busy = False
         claims: set[str] = set()
         for _, pod in sorted(self._pods_on.get(name, {}).items()):
@@ -347,6 +348,8 @@ class KeptObjects:
             elif pod.terminating and pod.controller and not pod.daemon:
                 leaving.append(pod.controller)
             if pod.stays_with_node:
+                if pod.may_forbid:
+                    staying.append(_observed(pod, Pod(pod.key, pod.spec)))
                 continue
             busy |= pod.terminating or not pod.bound
             if pod.bound and (pod.movable or not pod.terminating):
@@ -356,7 +359,9 @@ class KeptObjects:
         self._existing[name] = before if node == before and before else node
         self._movable[name] = tuple(moving)
         self._leaving[name] = tuple(leaving)
-        self._details[name] = replace(kept.details, pods=tuple(running), busy=busy)
+        self._details[name] = replace(
+            kept.details, pods=tuple(running), staying=tuple(staying), busy=busy
+        )
 
     def _spec_with_volumes(self, pod: KeptPod, claims: set[str]) -> PodSpec:
         if pod.volumes is None:
@@ -408,7 +413,13 @@ def _age(pod: KeptPod) -> tuple[datetime, str]:
 
 def _observed(kept: KeptPod, pod: Pod) -> ObservedPod:
     return ObservedPod(
-        pod, kept.uid, kept.created_at, kept.controller, kept.protected_until, kept.ready
+        pod,
+        kept.uid,
+        kept.created_at,
+        kept.controller,
+        kept.protected_until,
+        kept.ready,
+        kept.deletion_cost,
     )
 
 

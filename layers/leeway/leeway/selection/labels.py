@@ -9,6 +9,11 @@ INITIALIZED = "karpenter.sh/initialized"
 UNREGISTERED = "karpenter.sh/unregistered"
 """The taint that the user data of Karpenter's Custom AMI family registers nodes with, until they
 have the labels and taints of their pool. Source: Karpenter documentation, "NodeClasses"."""
+UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
+"""The taint that a node has until the cloud provider has described it. Source: Kubernetes
+documentation, "Well-Known Labels, Annotations and Taints"."""
+READINESS = "readiness.k8s.io/"
+"""The prefix of taints that a node has until the rules of the Node Readiness Controller hold."""
 LAUNCHED = "leeway.sh/launched"
 """Set to `true` by the user data of every node that Leeway launches. The admission policy lets
 admission set labels and taints only on nodes with this label, or with the taint UNREGISTERED."""

@@ -3,7 +3,7 @@
 Two pods with equal values are interchangeable.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from leeway.reasons import Reason
@@ -237,3 +237,7 @@ class ExistingNode:
         """Return the node as it is while it retires: it takes no pods, even pods that tolerate
         every taint, and counts against the limits of its pool."""
         return replace(self, allocatable=Resources(), pods=(), daemons=Resources())
+
+    def full(self, pods: Iterable[PodSpec] = ()) -> "ExistingNode":
+        """Return the node with these pods besides its own, without room for others."""
+        return replace(self, allocatable=Resources(), pods=(*self.pods, *pods))
