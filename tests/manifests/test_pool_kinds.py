@@ -453,3 +453,12 @@ def test_a_static_pool_needs_no_limits() -> None:
     manifests = [one.manifest for one in read(f"{POOL}  replicas: 3\n").written]
     assert pools_without_limits(manifests) == ()
     assert pools_without_limits([one.manifest for one in read(POOL).written]) == ("web",)
+
+
+def test_a_pool_says_how_its_nodes_expire() -> None:
+    written = "name: web\n  annotations: {leeway.sh/expiration: %s}\n"
+    annotated = POOL.replace("name: web\n", written, 1)
+    for known in ("graceful", "forceful"):
+        assert problems(annotated % known) == []
+    (problem,) = problems(annotated % "forcefull")
+    assert "expected graceful or forceful in leeway.sh/expiration, got 'forcefull'" in problem

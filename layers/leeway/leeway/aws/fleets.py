@@ -11,7 +11,11 @@ from leeway.instances.owners import INTENT_TAG
 from leeway.launch.fleets import FleetAnswer, FleetError, FleetInstance, FleetRequest, Override
 from leeway.launch.templates import VERSION, tag_list
 from leeway.ports.aws import CloudRefused
-from leeway.selection.labels import SPOT
+from leeway.selection.labels import ON_DEMAND, SPOT
+
+_BY_PRICE = {SPOT: "price-capacity-optimized", ON_DEMAND: "lowest-price"}
+_BY_PRIORITY = {SPOT: "capacity-optimized-prioritized", ON_DEMAND: "prioritized"}
+"""Allocation strategies. Source: EC2 user guide, "Allocation strategies for EC2 Fleet"."""
 
 _IN_ONE_CALL = 200
 """Values that one filter takes. Source: EC2 user guide, "Filter resources"."""
@@ -90,11 +94,12 @@ class Ec2Fleets:
 
 def _parameters(request: FleetRequest) -> dict[str, Any]:
     is_spot = request.capacity_type == SPOT
-    strategy = (
-        {"SpotOptions": {"AllocationStrategy": "price-capacity-optimized"}}
-        if is_spot
-        else {"OnDemandOptions": {"AllocationStrategy": "lowest-price"}}
-    )
+    allocation = _BY_PRIORITY if request.prioritized else _BY_PRICE
+    strategy = {
+        "SpotOptions" if is_spot else "OnDemandOptions": {
+            "AllocationStrategy": allocation[request.capacity_type]
+        }
+    }
     tags = tag_list(request.tags)
     return {
         "Type": "instant",
@@ -109,6 +114,7 @@ def _parameters(request: FleetRequest) -> dict[str, Any]:
                         "InstanceType": override.instance_type,
                         "SubnetId": override.subnet,
                         "AvailabilityZone": override.zone,
+                        **({} if override.priority is None else {"Priority": override.priority}),
                     }
                     for override in one.overrides
                 ],

@@ -71,7 +71,13 @@ class _Run:
 
     def scale_down(self) -> None:
         """Give back what static pools have too much."""
-        for one in self._static.surplus([*self.free, *self.forced]):
+        forced = (
+            one
+            for one in self._snapshot.own
+            if self._static.surplus_of.get(one.pool)
+            and may_be_forced(one, self._snapshot, Cause.SCALED_DOWN)
+        )
+        for one in self._static.surplus([*self.free, *forced]):
             reason = reasons.STATIC_POOL_SCALED_DOWN(
                 node=one.name,
                 pool=one.pool,

@@ -81,7 +81,8 @@ class LaunchIntent(BaseModel):
     keys of taints that admission waits for. `templates` are the ids of its launch templates. `pods`
     are those that the nodes are planned for, none for nodes of a static pool. `replaces` are the
     instances that retire and that some of these pods leave, or in whose place the nodes of a static
-    pool are launched. `efa`: the nodes have EFA interfaces. `request` is dropped when it has been
+    pool are launched. `promised` are the resources that only an overlay promises, and that these
+    pods request. `efa`: the nodes have EFA interfaces. `request` is dropped when it has been
     answered.
     `admitted` are the instances whose admission was started. `version` counts writes (the
     optimistic lock).
@@ -100,6 +101,7 @@ class LaunchIntent(BaseModel):
     templates: tuple[str, ...] = ()
     pods: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()
+    promised: tuple[str, ...] = ()
     efa: bool = False
     token: str
     created_at: AwareDatetime
@@ -211,7 +213,7 @@ def overdue_nodes(
 ) -> tuple[ExistingNode, ...]:
     """Return the instances of pools with limits that have no Node, and are too old to join. They
     take no pods, and count against the limits until they have ended."""
-    limited = [pool for pool in pools if pool.limits is not None]
+    limited = [pool for pool in pools if pool.is_limited]
     return tuple(
         node.closed()
         for intent, node in _promised(intents, limited, catalog)

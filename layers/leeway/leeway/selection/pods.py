@@ -32,8 +32,8 @@ class NodePool:
 
     `requirements` include the labels of its nodes. Among pools that fit, the one with the larger
     `weight` is used. `limits` apply to all its nodes together: a resource that is not named is
-    unlimited, "nodes" is the number of nodes. A pool with `replicas` is static: it has this number
-    of nodes, and launches none for pods.
+    unlimited, "nodes" is the number of nodes. `usd_per_hour` is what they may cost together. A pool
+    with `replicas` is static: it has this number of nodes, and launches none for pods.
     """
 
     name: str
@@ -45,9 +45,15 @@ class NodePool:
     limits: Mapping[str, int] | None = None
     node_class: NodeClass = field(default_factory=NodeClass)
     replicas: int | None = None
+    usd_per_hour: float | None = None
 
     def __hash__(self) -> int:
         return hash((self.name, self.requirements))
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether it has limits, in resources or in money."""
+        return self.limits is not None or self.usd_per_hour is not None
 
     def left(self, used: Resources) -> Mapping[str, int] | None:
         """Return its limits less the used resources; None if it has no limits."""
