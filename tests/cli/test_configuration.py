@@ -271,6 +271,56 @@ def test_a_concurrent_change_by_another_writer_is_a_conflict(
     assert got(run, "cluster", "prod")["spec"]["paused"] is True
 
 
+STATIC = """\
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: fixed}
+spec:
+  replicas: 2
+  template:
+    spec:
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
+"""
+
+
+def test_scale_changes_the_number_of_nodes_of_a_static_pool(run: Run, write: Any) -> None:
+    run("apply", "-f", write(STATIC))
+    changed = "nodepool.karpenter.sh/fixed configured\n"
+    assert run("scale", "nodepool", "fixed", "--replicas", "5") == (0, changed, "")
+    assert run("scale", "nodepool/fixed", "--replicas=5")[1].endswith("unchanged\n")
+    assert got(run, "nodepool", "fixed")["spec"]["replicas"] == 5
+    assert run("get", "nodepools")[1].splitlines()[0].split()[:4] == [
+        "NAME",
+        "NODECLASS",
+        "WEIGHT",
+        "REPLICAS",
+    ]
+    assert run("scale", "nodepool", "fixed", "--replicas", "0")[0] == 0
+
+
+def test_scale_refuses_what_has_no_fixed_number_of_nodes(run: Run, write: Any) -> None:
+    run("apply", "-f", write(STATIC.replace("  replicas: 2\n", "")))
+    code, out, err = run("scale", "nodepool", "fixed", "--replicas", "3")
+    assert (code, out) == (1, "")
+    assert "the pool is not static" in err
+    assert "nodepool other: not found" in run("scale", "nodepool", "other", "--replicas", "3")[2]
+    assert run("scale", "nodepool", "fixed", "--replicas", "-1")[0] == 2
+    code, _, err = run("scale", "headroom", "fixed", "--replicas", "1")
+    assert code == 2
+    assert "KIND: expected nodepool NAME" in err
+    assert run("scale", "nodepools", "--replicas", "1")[0] == 2
+
+
+def test_a_pool_is_not_switched_between_static_and_dynamic(run: Run, write: Any) -> None:
+    static, dynamic = STATIC, STATIC.replace("  replicas: 2\n", "")
+    for first, then in ((static, dynamic), (dynamic, static)):
+        assert run("apply", "-f", write(first))[0] == 0
+        code, out, err = run("apply", "-f", write(then))
+        assert (code, out) == (1, "")
+        assert "spec.replicas is neither added nor removed" in err
+        run("delete", "nodepool", "fixed")
+
+
 def test_pause_and_resume_change_only_one_field(run: Run, write: Any, aws: Sandbox) -> None:
     assert run("pause", "prod", cluster="") == (0, "cluster.leeway.sh/prod created\n", "")
     assert run("pause", "prod", cluster="")[1] == "cluster.leeway.sh/prod unchanged\n"

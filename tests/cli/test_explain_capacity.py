@@ -139,6 +139,20 @@ def test_the_next_step_of_a_cluster_is_priced_and_the_rest_follows(run: Run) -> 
     assert found["complete"] is True
 
 
+def test_nodes_of_a_static_pool_are_kept_and_what_is_too_much_goes(run: Run) -> None:
+    static = pool("general", ["on-demand"], replicas=2, template={"expireAfter": "Never"})
+    objects = [node("a"), node("b"), pod("p1", "a")]
+    code, found, err = run("cluster", *objects, pools=[static, node_class()])
+    assert code == 0, err
+    (kept,) = found["kept"]
+    assert (kept["reason"]["code"], found["next"]) == ("PoolIsStatic", None)
+    static["spec"]["replicas"] = 1
+    _, found, _ = run("cluster", *objects, pools=[static, node_class()])
+    assert (found["next"]["nodes"], found["next"]["cause"]) == (["b"], "ScaledDown")
+    _, found, _ = run("node a", *objects, pools=[static, node_class()])
+    assert (found["decision"], found["reason"]["code"]) == ("kept", "PoolIsStatic")
+
+
 def test_a_node_is_kept_by_its_budget_and_the_pods_that_it_has_are_listed(run: Run) -> None:
     objects = [
         node("c"),

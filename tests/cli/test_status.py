@@ -16,7 +16,12 @@ from leeway.manifests.configuration import StoredManifests
 from leeway.notices import NoticeKind
 from leeway.pool_pauses import POOL, FailedInstance, PoolRecord, after_failure
 from leeway.provisioning.report import STATUS as PROVISIONING_STATUS
-from leeway.provisioning.report import LaunchedInstance, PodsWithoutNode, ProvisioningStatus
+from leeway.provisioning.report import (
+    LaunchedInstance,
+    PodsWithoutNode,
+    ProvisioningStatus,
+    StaticPoolStatus,
+)
 from leeway.reasons import Reason
 from leeway.retirement.drain import DRAIN_STATE, DrainState, PodState
 from leeway.retirement.progress import RemovalMethod, Stage
@@ -158,6 +163,15 @@ def test_capacity_that_is_given_back_is_shown_with_its_cause_and_saving(
     own = cluster["provisioning"]["spending"][1]
     assert (own["pool"], own["most"], own["used"]) == ("web", 2.5, 1.25)
     assert "gives back 1 decisions 5m ago Leeway gives n-1\\u001b[31m back." in shown
+
+
+def test_the_number_of_nodes_of_each_static_pool_is_shown(run: Run, aws: Sandbox) -> None:
+    fixed = StaticPoolStatus(pool="fixed", replicas=3, nodes=2)
+    status = ProvisioningStatus(cluster="prod", run_at=datetime.now(UTC), static_pools=(fixed,))
+    table_in(aws).put(PROVISIONING_STATUS, status)
+    (cluster,) = json.loads(run("--cluster", "prod", "-o", "json")[1])["clusters"]
+    assert cluster["provisioning"]["staticPools"] == [{"pool": "fixed", "replicas": 3, "nodes": 2}]
+    assert "pool fixed has 2 of its 3 nodes" in run("--cluster", "prod")[1]
 
 
 def test_the_drain_of_an_earlier_attempt_is_not_shown(run: Run, aws: Sandbox) -> None:

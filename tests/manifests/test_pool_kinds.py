@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from leeway.manifests.node_class import PASSED, EC2NodeClass, KubeletSettings
-from leeway.manifests.node_pool import NodePool, pools_of
+from leeway.manifests.node_pool import NodePool, pools_of, pools_without_limits
 from leeway.manifests.reading import Reading, read_manifests
 from leeway.selection.offers.allocatable import GIB, AmiFamily
 from leeway.selection.pods import NodePool as Pool
@@ -464,6 +464,44 @@ def test_the_data_volume_depends_on_the_family(family: str, device: str, counts:
 def test_an_error_has_its_place_and_what_was_expected(text: str, said: str) -> None:
     (found, *_) = problems(text)
     assert said in found
+
+
+def test_a_pool_with_replicas_is_static() -> None:
+    (pool,) = pools_of(
+        [one.manifest for one in read(f"{POOL}  replicas: 3\n  limits: {{nodes: 5}}\n").written]
+    )
+    assert (pool.replicas, pool.limits) == (3, {"nodes": 5})
+    assert pools_of([one.manifest for one in read(POOL).written])[0].replicas is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ("replicas: 1\n  weight: 3", "weight: expected none beside replicas"),
+        ("replicas: 1\n  limits: {nodes: 5, cpu: 9}", "expected only nodes beside replicas"),
+        ("replicas: -1", "spec.replicas"),
+        ("replicas: 1000000", "spec.replicas"),
+        ("replicas: '2'", "spec.replicas"),
+        ("replicas: 2.5", "spec.replicas"),
+    ],
+)
+def test_what_does_not_fit_replicas_is_one_clear_problem(fields: str, problem: str) -> None:
+    (found,) = problems(f"{POOL}  {fields}\n")
+    assert problem in found
+
+
+@pytest.mark.parametrize(
+    ("limit", "warning"), [(4, ""), (3, "expected more than 3"), (2, "expected at least 3")]
+)
+def test_a_limit_without_room_for_replacements_is_a_warning(limit: int, warning: str) -> None:
+    found = read(f"{POOL}  replicas: 3\n  limits: {{nodes: {limit}}}\n").warnings
+    assert [warning in str(one) for one in found] == [True] * bool(warning)
+
+
+def test_a_static_pool_needs_no_limits() -> None:
+    manifests = [one.manifest for one in read(f"{POOL}  replicas: 3\n").written]
+    assert pools_without_limits(manifests) == ()
+    assert pools_without_limits([one.manifest for one in read(POOL).written]) == ("web",)
 
 
 def test_a_pool_says_how_its_nodes_expire() -> None:

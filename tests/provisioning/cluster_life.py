@@ -52,10 +52,11 @@ class Placed:
 
 
 class LivingCluster(Buying):
-    """A cluster with one workload and one pool, whose limit is `MOST` nodes."""
+    """A cluster with one workload and one pool. `more` are further fields of the pool."""
 
-    def __init__(self, catalog: Catalog, limits: Mapping[str, Any]) -> None:
-        super().__init__(catalog, pool(only=ONE_POD_EACH, limits=limits), node_class())
+    def __init__(self, catalog: Catalog, limits: Mapping[str, Any], **more: Any) -> None:
+        web = pool(only=ONE_POD_EACH, limits=limits, **more)
+        super().__init__(catalog, web, node_class())
         self.lives: dict[str, Life] = {}
         self.work: dict[str, Placed] = {}
         self.unreadable: set[str] = set()

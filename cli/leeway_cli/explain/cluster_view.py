@@ -77,7 +77,7 @@ def step_as_data(step: "Step") -> dict[str, Any]:
     """Render a step as JSON."""
     return {
         **picked(step.returned, "nodes", "cause", "reason", podsMoved="moves"),
-        "replacementFirst": step.returned.replaced,
+        "replacementFirst": step.returned.replaced or step.returned.in_place,
         **price_as_data(step.saving, "saving"),
         "launches": [launch_as_data(new) for new in step.launches],
         "allowedNow": step.allowed,

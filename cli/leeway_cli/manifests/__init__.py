@@ -1,1 +1,1 @@
-"""`leeway apply|get|diff|delete|pause|resume|schema`: reads and writes manifests."""
+"""`leeway apply|get|diff|delete|scale|pause|resume|schema`: reads and writes manifests."""

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from leeway import __version__
-from leeway.manifests.configuration import StoredManifest
+from leeway.manifests.configuration import POOL, StoredManifest
 from leeway.manifests.node_pool import NodePool
 from leeway.table import RecordChanged
 
@@ -53,6 +53,13 @@ def plan_change(
     resource, namespace, name = written.kind.resource, written.namespace, written.name
     before = find(stored, resource, namespace, name)
     planned = plan_body(before, resource, name, written.body, now, namespace, written.original)
+    modes = {_is_static(one) for one in (before.body if before else "", written.body)} - {None}
+    if resource == POOL and len(modes) > 1:
+        conflict = (
+            "a pool keeps or launches nodes as it was created: spec.replicas is neither added nor "
+            "removed. Delete the pool first, or apply one of another name"
+        )
+        return replace(planned, conflict=conflict)
     expected = written.manifest.metadata.resource_version
     if expected is None or planned.change is Change.UNCHANGED:
         return planned
@@ -62,6 +69,14 @@ def plan_change(
         changed = f"resourceVersion {expected} was replaced by {before.version}"
         return replace(planned, conflict=changed)
     return planned
+
+
+def _is_static(body: str) -> bool | None:
+    """Whether a body is that of a pool with a fixed number of nodes; None if it cannot be read."""
+    try:
+        return json.loads(body)["spec"].get("replicas") is not None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
 
 
 def plan_body(
@@ -272,21 +287,22 @@ def resume_pool(stack: Stack, cluster: str, pool: str, output: Format) -> None:
     """
     from leeway.clock import SystemClock
     from leeway.execution.retrying import retry_conflicts
-    from leeway.pool_pauses import POOL, resumed
+    from leeway.pool_pauses import POOL as POOL_RECORD
+    from leeway.pool_pauses import resumed
     from leeway.wiring.clients import table
 
     records = table(name=stack.table)
 
     def clear() -> "PoolRecord":
-        stored = records.get(POOL, cluster=cluster, pool=pool)
+        stored = records.get(POOL_RECORD, cluster=cluster, pool=pool)
         if stored is None or stored.paused is None:
-            pools = records.list(POOL, cluster=cluster)
+            pools = records.list(POOL_RECORD, cluster=cluster)
             paused = [one.pool for one in pools if one.paused is not None]
             known = ", ".join(paused) or "none"
             raise CannotBeDoneError(
                 f"Pool {pool} of cluster {cluster} is not paused by Leeway; paused pools: {known}."
             )
-        records.put(POOL, resumed(stored, SystemClock().now()))
+        records.put(POOL_RECORD, resumed(stored, SystemClock().now()))
         return stored
 
     with aws_errors(stack.where):

@@ -1,9 +1,9 @@
-"""`leeway apply`, `get`, `diff`, `delete`, `pause` and `resume`."""
+"""`leeway apply`, `get`, `diff`, `delete`, `scale`, `pause` and `resume`."""
 
 import difflib
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -307,11 +307,77 @@ def resume(
         _set(cluster, False, stack, output)
 
 
+def scale(
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="KIND", help="Select nodepool NAME, or nodepool/NAME.", show_default=False
+        ),
+    ],
+    cluster: ClusterOption,
+    replicas: Annotated[
+        int, typer.Option(min=0, max=100_000, metavar="N", help="Set the number of nodes.")
+    ],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name the node pool.", show_default=False)
+    ] = "",
+    stack: StackOption = DEFAULT_STACK,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Set the number of nodes of a static node pool (spec.replicas).
+
+    Leeway launches what the pool lacks, and drains and gives back what it has too much, empty nodes
+    first. It begins within a minute.
+    """
+    (selector,) = selectors_of(kind, [name] if name else [], "", None)
+
+    from leeway.manifests.configuration import POOL
+
+    if selector.resources != {POOL} or not selector.name:
+        raise BadInputError(f"KIND: expected nodepool NAME, got {kind} {name}".rstrip() + ".")
+    _edit(
+        cluster,
+        POOL,
+        selector.name,
+        lambda before: _scaled(before, selector.name, replicas),
+        stack,
+        output,
+    )
+
+
+def _scaled(before: "StoredManifest | None", name: str, replicas: int) -> str:
+    if before is None:
+        raise CannotBeDoneError(f"nodepool {name}: not found.")
+    document = _parsed(before)
+    if document["spec"].get("replicas") is None:
+        raise CannotBeDoneError(
+            f"{before.title}: the pool is not static: it has no spec.replicas, and launches nodes "
+            "for pods."
+        )
+    changed = {**document, "spec": {**document["spec"], "replicas": replicas}}
+    return json.dumps(changed, ensure_ascii=False, separators=(",", ":"))
+
+
 def _set(cluster: str, paused: bool, stack: str, output: Format) -> None:
-    """Set one field of the Cluster manifest, and create the manifest if there is none. Other fields
-    are not changed, even if this version does not support them."""
+    """Set one field of the Cluster manifest, and create the manifest if there is none."""
+
+    def body(before: "StoredManifest | None") -> str:
+        return _with(_document(cluster) if before is None else _parsed(before), paused)
+
+    _edit(cluster, "cluster.leeway.sh", cluster, body, stack, output)
+
+
+def _edit(
+    cluster: str,
+    resource: str,
+    name: str,
+    body_of: "Callable[[StoredManifest | None], str]",
+    stack: str,
+    output: Format,
+) -> None:
+    """Change a stored manifest. Fields that `body_of` keeps are not changed, even if this version
+    does not support them."""
     from leeway_cli.manifests.changes import (
-        CLUSTER,
         apply_changes,
         find,
         plan_body,
@@ -322,9 +388,8 @@ def _set(cluster: str, paused: bool, stack: str, output: Format) -> None:
     found = find_stack(stack)
     found.warn_if_unmanaged(cluster)
     for _ in range(TRIES):
-        before = find(stored_manifests(found, cluster), CLUSTER, "", cluster)
-        body = _with(_document(cluster) if before is None else _parsed(before), paused)
-        planned = plan_body(before, CLUSTER, cluster, body, datetime.now(UTC))
+        before = find(stored_manifests(found, cluster), resource, "", name)
+        planned = plan_body(before, resource, name, body_of(before), datetime.now(UTC))
         made = apply_changes(found, cluster, [planned])
         if not made[0].conflict:
             return print_changes(made, cluster, dry_run=False, output=output)

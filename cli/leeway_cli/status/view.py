@@ -13,7 +13,7 @@ from leeway.headroom.status import HeadroomStatus
 from leeway.manifests.cluster import Cluster
 from leeway.pool_pauses import POOL, PoolRecord
 from leeway.printable import printable
-from leeway.provisioning.report import STATUS, ProvisioningStatus
+from leeway.provisioning.report import STATUS, ProvisioningStatus, StaticPoolStatus
 from leeway.reasons import Reason
 from leeway.retirement.drain import DRAIN_STATE, DrainState
 from leeway.retirement.progress import Stage
@@ -186,6 +186,7 @@ def _provisioning_lines(one: ProvisioningStatus, now: datetime) -> Iterator[Text
     yield _line("launches", "", ", ".join(parts))
     if one.failure is not None:
         yield Text(f"      {_reason(one.failure)}", style="red")
+    yield from map(_static_pool_line, one.static_pools)
     for each in one.spending:
         whose = f"nodes of pool {printable(each.pool)}" if each.pool else "nodes of all pools"
         yield Text(f"      {whose} cost {each.used:.2f} of at most {each.most:.2f} USD per hour")
@@ -206,6 +207,10 @@ def _provisioning_lines(one: ProvisioningStatus, now: datetime) -> Iterator[Text
         yield _line("gives back", "", f"{count} decisions {ago} ago")
         for reason in one.returned:
             yield Text(f"      {printable(reason.message)}")
+
+
+def _static_pool_line(one: StaticPoolStatus) -> Text:
+    return Text(f"      pool {printable(one.pool)} has {one.nodes} of its {one.replicas} nodes")
 
 
 def _launched_kinds(one: ProvisioningStatus) -> str:

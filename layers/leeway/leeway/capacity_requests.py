@@ -50,6 +50,8 @@ class CapacityRequest(BaseModel):
     - `attempt`: the attempt of the retirement that requests.
     - `ends_at`: when the request ends, whatever became of it.
     - `price_limit`: that of what is launched for pods that are still on the node, None for none.
+    - `in_place`: a static pool launches a node in the place of this one, and the node goes only
+      when that one is Ready, whether or not it has pods.
     - `version`: counts writes (the optimistic lock).
     """
 
@@ -68,6 +70,7 @@ class CapacityRequest(BaseModel):
     answer: CapacityAnswer | None = None
     keeps_offering: bool = False
     price_limit: PriceLimit | None = None
+    in_place: bool = False
 
     def is_open(self, now: datetime) -> bool:
         """Whether nodes are launched for it at the time `now`."""

@@ -7,26 +7,30 @@ pods. A run that dies leaves its launch intents, and the next run completes them
 `leeway.launch`).
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from leeway.capacity_requests import CAPACITY_REQUEST, CapacityAnswer, CapacityRequest
 from leeway.clock import Clock
 from leeway.disruption.return_capacity import ReturnCapacity
+from leeway.disruption.snapshot import is_marked
 from leeway.execution.retrying import API_ERRORS
 from leeway.instances.facts import InstanceFacts
 from leeway.launch.intent import (
     JOIN_WITHIN,
     LaunchOutcome,
     all_intents,
+    nodes_on_the_way,
     promised_nodes,
 )
 from leeway.launch.launch_nodes import LaunchNodes
 from leeway.launch.launch_run import LAUNCHES_CAPPED, LaunchOrder
 from leeway.launch.node_settings import settings_of
 from leeway.launch.prices import PRICE_CEILING_REACHED, Prices
+from leeway.launch.static_pools import count_of, shortages
 from leeway.manifests.base import Manifest
 from leeway.manifests.node_pool import NodePool, without_conflicts
 from leeway.policy.rules import ClusterPolicy
@@ -53,6 +57,7 @@ from leeway.provisioning.report import (
     STATUS,
     CapacityReturned,
     ProvisioningReport,
+    StaticPoolStatus,
     status_of,
 )
 from leeway.provisioning.tell import (
@@ -147,6 +152,36 @@ class Dependencies:
     clock: Clock
 
 
+@dataclass(frozen=True, slots=True)
+class StaticPools:
+    """The static pools of a cluster, and with them the instances that take no pods (`closed`).
+
+    - `settled`: no pool lacks nodes. `counts`: how many nodes each has.
+    - `retiring`: by pool, the instances whose place may have to be filled, first those that wait
+      for it; None without static pools.
+    - `unseen`: instances that run and have no Node.
+    """
+
+    closed: frozenset[str] = frozenset()
+    settled: bool = True
+    retiring: Mapping[str, Sequence[str]] | None = None
+    unseen: tuple[ExistingNode, ...] = ()
+    pools: tuple[Pool, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    def reached(self, outcome: LaunchOutcome) -> tuple[StaticPoolStatus, ...]:
+        """Return how many nodes the pools have after a launch."""
+        launched = Counter(one.pool for one in outcome.launched)
+        return tuple(
+            StaticPoolStatus(
+                pool=one.name,
+                replicas=one.replicas or 0,
+                nodes=self.counts[one.name] + launched[one.name],
+            )
+            for one in self.pools
+        )
+
+
 class NodeProvisioning:
     """Runs of the buyer."""
 
@@ -191,8 +226,10 @@ class NodeProvisioning:
             upcoming = self._deps.upcoming.read(cluster, pools, catalog, now)
         read = self._read(cluster, manifests, pools, requests, catalog, upcoming)
         outcome, failures, told = LaunchOutcome((), (), (), ()), unanswered, EventsWritten()
+        static = StaticPools()
         if has_pools:
-            outcome = self._launch(read, policy, until)
+            static = self._static_pools(read, pools)
+            outcome = self._launch(read, static, policy, until)
             if not policy.dry_run:
                 told = self._tell(read, outcome, until)
                 failures = told.failures
@@ -225,6 +262,7 @@ class NodeProvisioning:
                 spending(read, pools, policy.usd_per_hour, outcome.launched) if has_pools else ()
             ),
             returned=returned,
+            static_pools=static.reached(outcome),
         )
         return self._with_status(report, policy.dry_run)
 
@@ -281,25 +319,27 @@ class NodeProvisioning:
         members = {group: sorted(self._deps.groups.members(group)) for group in sorted(absent)}
         return starting_in_groups(state.nodes, state.joined, launched, members)
 
-    def _launch(self, read: ClusterRead, policy: ClusterPolicy, until: datetime) -> LaunchOutcome:
-        """Launch nodes, or only plan with spec.dryRun. Without pods and without launches to
-        complete, nothing is read from EC2."""
+    def _launch(
+        self, read: ClusterRead, static: StaticPools, policy: ClusterPolicy, until: datetime
+    ) -> LaunchOutcome:
+        """Launch nodes, or only plan with spec.dryRun. Without pods, without launches to complete
+        and without a static pool that lacks nodes, nothing is read from EC2."""
         now, demand, state = self._deps.clock.now(), read.demand, read.state
         intents, catalog = read.intents, read.catalog
         vain = vain_launches(intents, state.joined, state.nodes, now)
         stopped = without_place(demand.pods, demand.nodes, catalog, vain)
         pods = tuple(one for one in demand.pods if one.name not in stopped)
         complete = all(one.is_answered and not one.to_admit for one in intents)
-        if not pods and complete:
+        if not pods and complete and static.settled:
             return with_stopped(LaunchOutcome((), (), (), ()), stopped, vain)
         order = LaunchOrder(
             cluster=read.cluster,
             manifests=read.manifests,
             catalog=catalog,
             pods=pods,
-            nodes=demand.nodes,
+            nodes=(*demand.nodes, *static.unseen),
             joined=state.joined,
-            closed=frozenset(demand.moving) | _unusable(state) | self._deleted(read),
+            closed=static.closed or self._closed(read),
             daemons=state.daemons,
             unavailable=demand.unavailable,
             price_limits=demand.price_limits,
@@ -313,6 +353,7 @@ class NodeProvisioning:
                 Prices(catalog),
             ),
             until=until - FOR_THE_END,
+            retiring=static.retiring,
         )
         if policy.dry_run:
             outcome = self._deps.launch_nodes.preview(order).outcome
@@ -320,14 +361,59 @@ class NodeProvisioning:
             outcome = self._deps.launch_nodes.launch(order)
         return with_stopped(outcome, stopped, vain)
 
+    def _static_pools(self, read: ClusterRead, pools: Sequence[Pool]) -> StaticPools:
+        """Look at the static pools. Only one that lacks nodes costs a read of the index: an
+        instance that runs and has lost its Node is not launched again while it may be the API
+        server that has lost it (see `reconcile`)."""
+        pools = [one for one in pools if one.replicas is not None]
+        if not pools:
+            return StaticPools()
+        state, now, closed = read.state, self._deps.clock.now(), self._closed(read)
+        coming = nodes_on_the_way(read.intents, state.joined, pools, read.catalog, now)
+        nodes = [*read.demand.nodes, *coming]
+        pool_of = {one.name: one.pool for one in nodes}
+        marked = {one.name for one in read.demand.nodes if is_marked(one)}
+        closed |= {instance for instance, name in state.joined.items() if name in marked}
+        retiring: dict[str, list[str]] = {one.name: [] for one in pools}
+        for request in sorted(read.requests, key=lambda one: (not one.in_place, one.instance)):
+            pool = pool_of.get(state.joined.get(request.instance, request.instance), "")
+            if pool in retiring:
+                retiring[pool].append(request.instance)
+        leaving = {state.joined.get(one, one) for one in closed}
+        unseen: list[ExistingNode] = []
+        if shortages(pools, nodes, leaving):
+            known = {one.name for one in coming}
+            without = self._deps.returns.without_nodes(read.cluster, state.joined)
+            unseen = [one for one in without if one.pool in retiring and one.name not in known]
+        if unseen:
+            closed |= self._without_node(read.cluster)
+            leaving |= closed
+        short = shortages(pools, [*nodes, *unseen], leaving)
+        return StaticPools(
+            closed,
+            # An instance on its way may have ended: only EC2 says so.
+            settled=not short and not any(one.pool in retiring for one in coming),
+            retiring=retiring,
+            unseen=tuple(unseen),
+            pools=tuple(pools),
+            counts={one.name: count_of(one, [*nodes, *unseen], leaving) for one in pools},
+        )
+
+    def _closed(self, read: ClusterRead) -> frozenset[str]:
+        """The instances that take no pods."""
+        return frozenset(read.demand.moving) | _unusable(read.state) | self._deleted(read)
+
     def _deleted(self, read: ClusterRead) -> frozenset[str]:
         """The instances whose Nodes were deleted: they do not join again, so pods wait in vain for
         them. While the table does not answer, none."""
         launched = {one.instance for intent in read.intents for one in intent.instances}
         if launched <= read.state.joined.keys():
             return frozenset()
+        return self._without_node(read.cluster)
+
+    def _without_node(self, cluster: str) -> frozenset[str]:
         try:
-            return self._deps.returns.without_node(read.cluster)
+            return self._deps.returns.without_node(cluster)
         except API_ERRORS:
             return frozenset()
 
@@ -337,13 +423,22 @@ class NodeProvisioning:
         now = self._deps.clock.now()
         starting = {name: one.instance for name, one in read.starting.items()}
         joined = {node.name for node in read.state.nodes}
+        pool_of = {node.name: node.pool for node in read.demand.nodes}
         answers = (
             (
                 one,
-                answer_of(read.demand.moving[one.instance], outcome, joined, starting, now),
+                answer_of(
+                    read.demand.moving[one.instance],
+                    outcome,
+                    joined,
+                    starting,
+                    now,
+                    in_place_of=one.instance if one.in_place else "",
+                    pool=pool_of.get(one.node, ""),
+                ),
             )
             for one in read.requests
-            if read.demand.moving[one.instance] or one.answer is None
+            if read.demand.moving[one.instance] or one.in_place or one.answer is None
         )
         failures = answer_requests(self._deps.table, answers, self._deps.clock)
         events, table = self._deps.events_in, self._deps.table

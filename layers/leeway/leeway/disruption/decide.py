@@ -16,6 +16,7 @@ from leeway.disruption.protection import (
 )
 from leeway.disruption.rules import Cause
 from leeway.disruption.snapshot import NodeReturn, OwnNode, ReturnDecision, Snapshot
+from leeway.disruption.static_pools import StaticPools
 from leeway.durations import render_duration
 from leeway.reasons import Reason
 from leeway.selection.labels import SPOT
@@ -26,8 +27,8 @@ MOST_RESTORED = 3
 
 
 def decide_returns(snapshot: Snapshot) -> ReturnDecision:
-    """Decide what is given back: expired and drifted nodes, empty ones, and, if there is none of
-    these, what consolidation finds.
+    """Decide what is given back: what static pools have too much, expired and drifted nodes, empty
+    ones, and, if there is none of these, what consolidation finds.
 
     Sources: Karpenter documentation, "Disruption"; its order of methods is drift, emptiness,
     consolidation.
@@ -40,6 +41,7 @@ def decide_returns(snapshot: Snapshot) -> ReturnDecision:
                 run.forced.append(one)
         else:
             run.free.append(one)
+    run.scale_down()
     run.replace_outdated()
     run.remove_empty()
     if not run.returns:
@@ -48,8 +50,10 @@ def decide_returns(snapshot: Snapshot) -> ReturnDecision:
     returned = {name for one in run.returns for name in one.nodes}
     for one in run.free:
         if one.name not in returned:
+            is_static = snapshot.rules[one.pool].replicas is not None
+            why = why_not_consolidated(one, snapshot) if is_static else None
             run.kept.setdefault(
-                one.name, reasons.NODE_NOT_EXAMINED(node=one.name, pods=len(one.pods))
+                one.name, why or reasons.NODE_NOT_EXAMINED(node=one.name, pods=len(one.pods))
             )
     kept = {name: why for name, why in run.kept.items() if name not in returned}
     due_at = min(run.due, default=None)
@@ -64,6 +68,7 @@ class _Run:
         self._snapshot = snapshot
         self._moving = Moving(snapshot)
         self._allowances = Allowances.of(snapshot)
+        self._static = StaticPools(snapshot)
         self.free: list[OwnNode] = []
         self.forced: list[OwnNode] = []
         self.returns: list[NodeReturn] = []
@@ -71,10 +76,28 @@ class _Run:
         self.due: list[datetime] = []
         self.kept: dict[str, Reason] = {}
 
+    def scale_down(self) -> None:
+        """Give back what static pools have too much."""
+        forced = (
+            one
+            for one in self._snapshot.own
+            if self._static.surplus_of.get(one.pool)
+            and may_be_forced(one, self._snapshot, Cause.SCALED_DOWN)
+        )
+        for one in self._static.surplus([*self.free, *forced]):
+            reason = reasons.STATIC_POOL_SCALED_DOWN(
+                node=one.name,
+                pool=one.pool,
+                count=self._static.surplus_of[one.pool],
+                replicas=self._snapshot.rules[one.pool].replicas,
+            )
+            self._take(one, Cause.SCALED_DOWN, reason, one.price or 0.0, replaced=bool(one.pods))
+
     def replace_outdated(self) -> None:
         """Replace nodes that have expired or drifted, or whose pool was deleted: the empty ones
         first, which have nothing to replace, so that no pod moves to them; then the oldest."""
-        outdated = [*self.free, *self.forced]
+        going = {name for one in self.returns for name in one.nodes}
+        outdated = [one for one in (*self.free, *self.forced) if one.name not in going]
         for one in sorted(outdated, key=lambda each: (bool(each.pods), each.created_at)):
             rules = self._snapshot.rules[one.pool]
             if rules.deleted_at is not None:
@@ -84,11 +107,21 @@ class _Run:
                 reason = reasons.NODE_EXPIRED(
                     node=one.name, pool=one.pool, expires=render_duration(rules.expires)
                 )
-                self._take(one, Cause.EXPIRED, reason, replaced=bool(one.pods))
+                in_place = self._static.why_not_replaced(one) is None
+                self._replace(one, Cause.EXPIRED, reason, in_place)
+            elif one.drift and (why := self._static.why_not_replaced(one)):
+                self.kept[one.name] = why
             elif one.drift:
                 drift = " ".join(one.drift)
                 reason = reasons.NODE_DRIFTED(node=one.name, pool=one.pool, drift=drift)
-                self._take(one, Cause.DRIFTED, reason, replaced=bool(one.pods))
+                self._replace(one, Cause.DRIFTED, reason, in_place=True)
+
+    def _replace(self, one: OwnNode, cause: Cause, reason: Reason, in_place: bool) -> None:
+        """Replace a node. `in_place`: if its pool is static, there is room for another node."""
+        in_place = in_place and self._snapshot.rules[one.pool].replicas is not None
+        if in_place:
+            self._static.begun[one.pool] += 1
+        self._take(one, cause, reason, replaced=bool(one.pods), in_place=in_place)
 
     def remove_empty(self) -> None:
         """Give back nodes without pods that have been quiet for long enough."""
@@ -175,8 +208,11 @@ class _Run:
         reason: Reason,
         saving: float = 0.0,
         replaced: bool = False,
+        in_place: bool = False,
     ) -> bool:
-        decided = NodeReturn((one.name,), cause, reason, saving, len(one.pods), replaced)
+        decided = NodeReturn(
+            (one.name,), cause, reason, saving, len(one.pods), replaced, in_place=in_place
+        )
         if refused := self._allowances.take(one.pool, cause, may_move(one, cause)):
             self.kept[one.name] = refused
             self.waiting.append(decided)

@@ -437,7 +437,7 @@ def _bound(snapshot: Snapshot) -> float | None:
     """Return the bound for the pods of Leeway's nodes, from any pool without its limits."""
     if not snapshot.pools:
         return None
-    pools = [replace(pool, limits=None, weight=0) for pool in snapshot.pools]
+    pools = [replace(pool, limits=None, weight=0, replicas=None) for pool in snapshot.pools]
     supply = Supply(pools, snapshot.catalog, snapshot.unavailable, snapshot.daemons)
     return pack([_alone(pod) for pod in pods_of(snapshot.own)], supply).bound
 

@@ -47,6 +47,9 @@ def _without(
 ) -> tuple[Snapshot, tuple[PlannedNode, ...]]:
     names = {name for one in returns for name in one.nodes}
     gone = [one for one in snapshot.own if one.name in names]
+    in_place = {name for one in returns if one.in_place for name in one.nodes}
+    new = [_in_place(one, snapshot) for one in gone if one.name in in_place]
+    snapshot = replace(snapshot, own=(*snapshot.own, *new))
     loose = frozenset().union(*(one.loose for one in returns))
     consolidates = all(one.cause is Cause.UNDERUTILIZED for one in returns)
     plan = Moving(snapshot).without(gone, launch, loose, consolidates)
@@ -68,6 +71,20 @@ def _without(
         waiting=(*snapshot.waiting, *waiting),
     )
     return after, plan.launches
+
+
+def _in_place(one: OwnNode, snapshot: Snapshot) -> OwnNode:
+    """The node that a static pool launches in the place of another one."""
+    name = f"in-place-of-{one.name}"
+    return replace(
+        one,
+        node=replace(one.node, name=name, labels={**one.node.labels, HOSTNAME: name}, pods=()),
+        instance="",
+        created_at=snapshot.now,
+        quiet_since=snapshot.now,
+        pods=(),
+        drift=(),
+    )
 
 
 def _received(one: OwnNode, pods: Collection[MovablePod], snapshot: Snapshot) -> OwnNode:

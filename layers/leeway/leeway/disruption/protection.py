@@ -8,6 +8,7 @@ from leeway.disruption import reasons
 from leeway.disruption.moves import Moving
 from leeway.disruption.rules import Budget, Cause, ReturnRules
 from leeway.disruption.snapshot import MovablePod, OwnNode, Snapshot
+from leeway.disruption.static_pools import StaticPools
 from leeway.durations import render_duration
 from leeway.ports.kubernetes_objects import (
     DO_NOT_CONSOLIDATE,
@@ -33,16 +34,17 @@ def why_protected(one: OwnNode, snapshot: Snapshot) -> Reason | None:
     return first.reason if first else None
 
 
-def may_be_forced(one: OwnNode, snapshot: Snapshot) -> bool:
+def may_be_forced(one: OwnNode, snapshot: Snapshot, why: Cause | None = None) -> bool:
     """Whether a protected node goes nevertheless when it has expired or drifted, because its pool
     bounds the drain, or expires its nodes forcefully. An annotation of the Node itself, not of a
-    pod, keeps it until it expires.
+    pod, keeps it until it expires. `why`: it would go for this cause, not for the pending one.
     Sources: Karpenter documentation, "TerminationGracePeriod" and "Node-Level Controls"."""
     rules = snapshot.rules.get(one.pool)
     if rules is None or one.going:
         return False
-    cause = pending_cause(one, snapshot)
-    return rules.is_forced(cause) and (cause is not Cause.DRIFTED or not one.protected)
+    cause = why or pending_cause(one, snapshot)
+    kept = one.protected and cause in {Cause.DRIFTED, Cause.SCALED_DOWN}
+    return rules.is_forced(cause) and not kept
 
 
 def why_not_consolidated(one: OwnNode, snapshot: Snapshot) -> Reason | None:
@@ -95,6 +97,9 @@ def against_consolidation(one: OwnNode, snapshot: Snapshot) -> Iterator[Blocker]
     for movable in one.pods:
         if movable.bare:
             yield Blocker(reasons.POD_IS_BARE(pod=movable.pod.name, node=one.name))
+    if rules.replicas is not None:
+        yield Blocker(reasons.POOL_IS_STATIC(node=one.name, pool=one.pool, replicas=rules.replicas))
+        return
     # Karpenter's v1alpha5 ended empty nodes after ttlSecondsAfterEmpty in spite of the annotation.
     if not (one.consolidated or rules.only_empty):
         yield Blocker(reasons.NODE_IS_PROTECTED(node=one.name, annotation=DO_NOT_CONSOLIDATE))
@@ -202,8 +207,8 @@ class Allowances:
 
 def may_move(one: OwnNode, cause: Cause) -> bool:
     """Whether pods may move if a node goes. After the cordon, a node that goes because it is empty,
-    or drifted and empty, is kept if a pod has come to it."""
-    return bool(one.pods) or cause not in {Cause.EMPTY, Cause.DRIFTED}
+    or drifted or one too many and empty, is kept if a pod has come to it."""
+    return bool(one.pods) or cause not in {Cause.EMPTY, Cause.DRIFTED, Cause.SCALED_DOWN}
 
 
 def pending_cause(one: OwnNode, snapshot: Snapshot) -> Cause:
@@ -228,6 +233,8 @@ def blockers_of(one: OwnNode, moving: Moving, allowances: Allowances) -> tuple[B
         found += _against_saving(one, moving)
     elif may_be_forced(one, snapshot):
         found = []
+    if cause is Cause.DRIFTED and (why := StaticPools(snapshot).why_not_replaced(one)):
+        found.append(Blocker(why))
     return (*found, *allowances.exhausted(one.pool, cause, may_move(one, cause)))
 
 

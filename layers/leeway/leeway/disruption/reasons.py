@@ -22,6 +22,27 @@ POOL_DELETED = ReasonCode(
     "Node {node} is of pool {pool}, which was deleted at {at:%Y-%m-%d %H:%M} UTC: its pods move, "
     "and it is given back.",
 )
+STATIC_POOL_SCALED_DOWN = ReasonCode(
+    "StaticPoolScaledDown",
+    "Pool {pool} has {count} nodes more than its spec.replicas ({replicas}): node {node} is given "
+    "back.",
+)
+POOL_IS_STATIC = ReasonCode(
+    "PoolIsStatic",
+    "Node {node} is of pool {pool}, which keeps {replicas} nodes (spec.replicas): it is not "
+    "consolidated.",
+)
+STATIC_POOL_SHRINKS = ReasonCode(
+    "StaticPoolShrinks",
+    "Node {node} has drifted. Pool {pool} first gives back the {count} nodes that it has more than "
+    "spec.replicas.",
+)
+NO_ROOM_TO_REPLACE = ReasonCode(
+    "NoRoomToReplace",
+    "Node {node} has drifted, and limits.nodes of pool {pool} leaves no room for its replacement: "
+    "raise it above spec.replicas.",
+    "a-static-pool-lacks-nodes",
+)
 POOL_HAS_NODES = ReasonCode(
     "DeletedPoolHasNodes",
     "Pool {pool} was deleted at {at:%Y-%m-%d %H:%M} UTC and has {count} nodes: Leeway gives them "

@@ -5,7 +5,7 @@ has just read: no decision is older than a launch.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -43,6 +43,9 @@ from leeway.retirement.attempts import apply_return
 from leeway.retirement.disruption_budget import read_ledger
 from leeway.retirement.pool_successors import OPEN_AT_MOST
 from leeway.retirement.record import RETIREMENT, Retirement, ReturnTerms
+from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
+from leeway.selection.pods import ExistingNode
+from leeway.selection.resources import Resources
 from leeway.table import OPEN, Record, RecordChanged, Table
 
 
@@ -183,6 +186,29 @@ class ReturnCapacity:
             one.instance for one in retiring if one.returns and one.returns.without_node
         )
 
+    def without_nodes(self, cluster: str, joined: Collection[str]) -> tuple[ExistingNode, ...]:
+        """The instances that Leeway may have launched, that have joined before and have no Node
+        now, by their ids.
+
+        Raises:
+            CloudUnavailable, CloudRefused: the table failed.
+        """
+        own = own_instances(self._deps.instances.of_cluster(cluster), self._foreign)
+        return tuple(
+            ExistingNode(
+                name=instance,
+                labels={
+                    INSTANCE_TYPE: facts.instance_type,
+                    ZONE: facts.zone,
+                    CAPACITY_TYPE: facts.capacity_type,
+                },
+                allocatable=Resources(),
+                pool=facts.owner.name,
+            )
+            for instance, facts in sorted(own.items())
+            if instance not in joined
+        )
+
     def _open(self, cluster: str) -> tuple[Retirement, ...]:
         """Read the open retirements; reconcile reports those that are unreadable."""
         return self._deps.table.find(OPEN, cluster, RETIREMENT, unreadable=lambda _: None)
@@ -250,7 +276,7 @@ class ReturnCapacity:
             if name in marked and instance in own.keys() - retiring:
                 record = self._retirement(own[instance])
                 terms = record.returns if record is not None else None
-                if record and terms and terms.cause == Cause.EMPTY and record.is_terminated:
+                if record and terms and terms.pods == 0 and record.is_terminated:
                     yield instance
 
     def _rehearse(self, cluster: str, confirmed: Iterable[NodeReturn]) -> CapacityReturned:
@@ -322,7 +348,7 @@ class ReturnCapacity:
             self._deps.table.put(RETIREMENT, change.record)
         except RecordChanged:
             return False
-        if one.pods:
+        if one.pods or terms.in_place:
             self._request(change.record, one.name, now)
         self._start(change.record)
         return True
@@ -354,6 +380,7 @@ class ReturnCapacity:
                 version=stored.version + 1 if stored else 1,
                 keeps_offering=True,
                 price_limit=record.terms.price_limit if record.terms else None,
+                in_place=record.terms is not None and record.terms.in_place,
             ),
         )
 
@@ -363,7 +390,7 @@ def _ruling(one: OwnNode, decision: NodeReturn, rules: ReturnRules, now: datetim
     return Ruling(
         action=Action.RETIRE,
         deadline=None if within is None else now + within,
-        replacement=Replacement.BEFORE if one.pods else Replacement.NONE,
+        replacement=Replacement.BEFORE if one.pods or decision.in_place else Replacement.NONE,
         on_blocked=OnBlocked.WAIT if within is None else OnBlocked.DELETE,
         reason=decision.reason,
     )
@@ -374,6 +401,7 @@ def _terms(
 ) -> ReturnTerms:
     """Return what has to be true at the cordon of a node that goes with others."""
     cause = decision.cause
+    decided = {Cause.EXPIRED, Cause.POOL_DELETED, Cause.SCALED_DOWN}
     price = sum(each.price or 0.0 for each in together)
     limit = PriceLimit(decision=min(decision.nodes), below=price)
     return ReturnTerms(
@@ -381,8 +409,9 @@ def _terms(
         pods=None if cause in OUTDATED and may_move(one, cause) else len(one.pods),
         forced=rules.is_forced(cause),
         saving=decision.saving / len(decision.nodes),
-        optional=cause not in {Cause.EXPIRED, Cause.POOL_DELETED},
+        optional=cause not in decided,
         price_limit=limit if cause is Cause.UNDERUTILIZED else None,
+        in_place=decision.in_place,
     )
 
 

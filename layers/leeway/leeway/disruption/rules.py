@@ -12,7 +12,7 @@ from leeway.manifests.node_pool import EXPIRATION, FORCEFUL, NodePool
 
 class Cause(StrEnum):
     """Why a node is given back; the names are those of disruption budgets. No budget names
-    POOL_DELETED.
+    POOL_DELETED, and none holds back SCALED_DOWN.
 
     Source: Karpenter documentation, "Disruption".
     """
@@ -22,9 +22,10 @@ class Cause(StrEnum):
     DRIFTED = "Drifted"
     UNDERUTILIZED = "Underutilized"
     POOL_DELETED = "PoolDeleted"
+    SCALED_DOWN = "ScaledDown"
 
 
-OUTDATED = frozenset({Cause.EXPIRED, Cause.DRIFTED, Cause.POOL_DELETED})
+OUTDATED = frozenset({Cause.EXPIRED, Cause.DRIFTED, Cause.POOL_DELETED, Cause.SCALED_DOWN})
 """The causes of nodes that go however many pods they have."""
 
 DELETED_POOLS_STAY_FOR = timedelta(minutes=15)
@@ -51,7 +52,7 @@ class Budget:
 
     def applies(self, cause: Cause, now: datetime) -> bool:
         """Whether it limits disruptions for a cause at the time `now` (aware, UTC)."""
-        if self.causes is not None and cause not in self.causes:
+        if cause is Cause.SCALED_DOWN or (self.causes is not None and cause not in self.causes):
             return False
         if self.cron is None:
             return True
@@ -90,6 +91,7 @@ class ReturnRules:
       drifted nodes go although annotations or PodDisruptionBudgets forbid to disrupt their pods.
     - `budgets`: all that apply must allow a disruption.
     - `deleted_at`: when the pool was deleted; None if it exists. Its nodes are drained later.
+    - `replicas`: the number of nodes of a static pool; None for others.
 
     Source: Karpenter documentation, "TerminationGracePeriod".
     """
@@ -101,6 +103,7 @@ class ReturnRules:
     drain_within: timedelta | None = None
     budgets: tuple[Budget, ...] = (Budget(),)
     deleted_at: datetime | None = None
+    replicas: int | None = None
 
     @property
     def drained_from(self) -> datetime | None:
@@ -123,14 +126,15 @@ class ReturnRules:
 
 def rules_of(manifest: NodePool) -> ReturnRules:
     """Return the rules of a pool, also of one that was converted from an earlier API version."""
-    disruption = manifest.spec.disruption
+    disruption, replicas = manifest.spec.disruption, manifest.spec.replicas
     return ReturnRules(
-        after=_unless_never(disruption.consolidate_after),
+        after=_unless_never(disruption.consolidate_after) if replicas is None else None,
         only_empty=disruption.consolidation_policy == "WhenEmpty",
         expires=_unless_never(manifest.spec.template.spec.expire_after),
         forceful=manifest.metadata.annotations.get(EXPIRATION) == FORCEFUL,
         drain_within=manifest.spec.template.spec.termination_grace_period,
         budgets=tuple(map(_budget, disruption.budgets)),
+        replicas=replicas,
     )
 
 

@@ -153,6 +153,7 @@ class NodeReturn:
     - `replaced`: their pods need a new node, which is requested before the first of them goes.
     - `saving`: USD per hour. `moves`: how many pods move. `loose`: those of them that lose
       preferences which hold where they are.
+    - `in_place`: a static pool launches a node in the place of this one before it goes.
     """
 
     nodes: tuple[str, ...]
@@ -162,6 +163,7 @@ class NodeReturn:
     moves: int = 0
     replaced: bool = False
     loose: frozenset[str] = frozenset()
+    in_place: bool = False
 
 
 @dataclass(frozen=True, slots=True)

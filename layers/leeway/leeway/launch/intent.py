@@ -5,7 +5,7 @@ EC2 launches nothing again.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Annotated
 
@@ -55,13 +55,17 @@ class LaunchOutcome:
 
     `launched` are the instances of this run, and those of a request that an earlier run left
     without an answer. `placed` are pods that have a place on nodes that exist or were launched.
-    `reasons` are errors that were worked around, and warnings. `complete`: every pod gets a node.
+    `reasons` are errors that were worked around, and warnings. `short` are the static pools that
+    still lack nodes, with the reason, and `replacements` the instances that were launched in the
+    place of retiring instances of static pools. `complete`: every pod gets a node.
     """
 
     launched: tuple[LaunchedNode, ...]
     placed: tuple[Placement, ...]
     without_node: tuple[PodWithoutNode, ...]
     reasons: tuple[Reason, ...]
+    short: Mapping[str, Reason] = field(default_factory=dict)
+    replacements: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
@@ -75,8 +79,9 @@ class LaunchIntent(BaseModel):
     `labels` are those of every node of the pool; `labels_for_admission`, `annotations` and
     `taints_for_admission` are those of the pool that admission puts on, and `startup_taints` the
     keys of taints that admission waits for. `templates` are the ids of its launch templates. `pods`
-    are those that the nodes are planned for, and `replaces` the instances that retire and that some
-    of these pods leave. `promised` are the resources that only an overlay promises, and that these
+    are those that the nodes are planned for, none for nodes of a static pool. `replaces` are the
+    instances that retire and that some of these pods leave, or in whose place the nodes of a static
+    pool are launched. `promised` are the resources that only an overlay promises, and that these
     pods request. `efa`: the nodes have EFA interfaces. `request` is dropped when it has been
     answered.
     `admitted` are the instances whose admission was started. `version` counts writes (the

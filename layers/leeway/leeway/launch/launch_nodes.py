@@ -1,6 +1,6 @@
 """The use case: plan, prepare, launch, and plan again with what is left, within one run."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -63,12 +63,10 @@ class LaunchNodes:
         paused = self._paused(order.cluster)
         intents = all_intents(self._deps.table, order.cluster)
         run = LaunchRun(self._deps, order, self._supplies, intents, paused)
-        for _ in range(MOST_ROUNDS):
-            blocked = len(run.blocked)
-            plan = run.plan()
-            prepared = run.prepare(plan)
-            if len(run.blocked) == blocked:
-                break
+        if order.retiring is not None:
+            run.otherwise = "this run only plans"
+            _prepared_plan(run, run.plan_static)
+        plan, prepared = _prepared_plan(run, run.plan)
         return LaunchPreview(plan, prepared, run.outcome(plan, run.capped_pods(plan, prepared)))
 
     def launch(self, order: LaunchOrder) -> LaunchOutcome:
@@ -99,6 +97,8 @@ class LaunchNodes:
         run.accept(results)
         run.found = {one.instance for result in results for one in result.intent.instances}
         self._admit(run)
+        if order.retiring is not None:
+            self._fill_static_pools(run)
         for _ in range(MOST_ROUNDS):
             run.check_time()
             if run.stopped:
@@ -117,6 +117,20 @@ class LaunchNodes:
                 self._deps.clock.sleep(THROTTLED_PAUSE)
         plan = run.plan()
         return run.outcome(plan, planned_pods(plan))
+
+    def _fill_static_pools(self, run: LaunchRun) -> None:
+        """Launch the nodes that static pools lack: pods of the same run find them on their way."""
+        for _ in range(MOST_ROUNDS):
+            run.check_time()
+            blocked, plan = len(run.blocked), run.plan_static()
+            prepared = () if run.stopped else run.prepare(plan)
+            if not prepared and (run.stopped or len(run.blocked) == blocked):
+                break
+            self._round(run, prepared)
+            self._admit(run)
+            if run.throttled:
+                self._deps.clock.sleep(THROTTLED_PAUSE)
+        run.plan_static()
 
     def _paused(self, cluster: str) -> dict[str, Reason]:
         """Read which pools are paused, and why."""
@@ -170,6 +184,18 @@ class LaunchNodes:
                 }
                 run.intents[position], failed = self._executor.admit(intent, facts, run.labels)
                 run.reasons += failed
+
+
+def _prepared_plan(
+    run: LaunchRun, plan_now: Callable[[], Plan]
+) -> tuple[Plan, tuple[PreparedLaunch, ...]]:
+    """Plan and prepare until no further pool is blocked."""
+    for _ in range(MOST_ROUNDS):
+        blocked, plan = len(run.blocked), plan_now()
+        prepared = run.prepare(plan)
+        if len(run.blocked) == blocked:
+            break
+    return plan, prepared
 
 
 def _placed(plan: Plan, launched: Iterable[LaunchIntent]) -> tuple[Placement, ...] | None:

@@ -1,5 +1,6 @@
 """One run of launches: what it plans and prepares, what EC2 has refused, and its outcome."""
 
+import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -40,6 +41,7 @@ from leeway.launch.prices import (
     within_limit,
 )
 from leeway.launch.resolve_pools import NodeSources, PoolResolver
+from leeway.launch.static_pools import plan_static_pools, replacements, shortages
 from leeway.launch.templates import LaunchTemplates
 from leeway.manifests.base import Manifest
 from leeway.parallel import in_parallel
@@ -61,7 +63,7 @@ POOL_NOT_READ = ReasonCode(
     "a-node-pool-launches-no-nodes",
 )
 
-NODE_NOT_LAUNCHED = ReasonCode("NodeNotLaunched", "The node of the pod is not launched yet: {why}.")
+NODE_NOT_LAUNCHED = ReasonCode("NodeNotLaunched", "The node is not launched yet: {why}.")
 
 REPLACEMENT_TOO_DEAR = ReasonCode(
     "ReplacementTooDear",
@@ -124,7 +126,8 @@ class LaunchOrder:
     offerings that this run does not request. `price_limits` are those of what is launched for some
     of the pods, by pod. `most` is the maximum number of instances that it launches, and `ceiling`
     what all nodes may cost, None for no maximum. It begins no round after `until`, and improves no
-    plan any longer.
+    plan any longer. `retiring` are the instances of each static pool that retire and that another
+    one is launched for; None leaves static pools as they are.
     """
 
     cluster: str
@@ -140,6 +143,7 @@ class LaunchOrder:
     most: int | None = None
     ceiling: PriceCeiling | None = None
     until: datetime | None = None
+    retiring: Mapping[str, Sequence[str]] | None = None
 
 
 @dataclass
@@ -191,6 +195,9 @@ class LaunchRun:
     added: int = 0
     spent: dict[str, float] = field(default_factory=dict)
     dear: frozenset[str] = frozenset()
+    short: dict[str, Reason] = field(default_factory=dict)
+    otherwise: str = "EC2 did not launch it, and the next run tries again"
+    places: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._settings = settings_of(self.order.manifests)
@@ -236,15 +243,7 @@ class LaunchRun:
     def plan(self) -> Plan:
         """Plan for all pods: on nodes that exist, on launched ones, and on new ones."""
         now, catalog = self.deps.clock.now(), self.order.catalog
-        ended = self.order.joined.keys() - self.found | self._gone
-        on_the_way = nodes_on_the_way(self.intents, ended, self._pools, catalog, now)
-        overdue = overdue_nodes(self.intents, ended, self._pools, catalog, now)
-        nodes, limits = [*self._nodes(on_the_way), *overdue], self.order.price_limits
-        if self._spending_limits is None:
-            cluster = self.order.cluster
-            self._spending_limits = self._ceiling.spending_limits(
-                cluster, self._pools, nodes, self.prices
-            )
+        nodes, limits = [*itertools.chain(*self._known_nodes())], self.order.price_limits
         pools = [pool for one in self._settings if (pool := self._open(one)) is not None]
         supply = self.supplies.of(pools, catalog, self.unavailable, self.order.daemons)
         self.dear = frozenset()
@@ -255,6 +254,61 @@ class LaunchRun:
             if not dear:
                 return plan
             self.dear |= dear
+
+    def plan_static(self) -> Plan:
+        """Plan the nodes that static pools lack, and say which lack more than is planned."""
+        retiring, order = self.order.retiring or {}, self.order
+        nodes, overdue = self._known_nodes()
+        leaving = {order.joined.get(one, one) for one in order.closed}
+        leaving |= {one.name for one in overdue}
+        short = shortages(self._pools, [*nodes, *overdue], leaving)
+        opened = {
+            one.pool: pool
+            for one in self._settings
+            if any(each.pool.name == one.pool for each in short)
+            if (pool := self._open(one)) is not None
+        }
+        replaced = self._replacements(leaving)
+        static = plan_static_pools(
+            [replace(one, pool=opened[one.pool.name]) for one in short if one.pool.name in opened],
+            {pool: [one for one in some if one not in replaced] for pool, some in retiring.items()},
+            lambda pool: self.supplies.of((pool,), order.catalog, self.unavailable, order.daemons),
+        )
+        self.places = static.places
+        last = next(iter(self.stopped or self.reasons[-1:]), None)
+        self.short = {
+            one.pool.name: one.reason(
+                self.blocked.get(one.pool.name)
+                or static.problems.get(one.pool.name)
+                or one.at_limit
+                or self.capped
+                or last
+                or NODE_NOT_LAUNCHED(why=self.otherwise)
+            )
+            for one in short
+        }
+        return static.plan
+
+    def _replacements(self, lost: Collection[str]) -> dict[str, tuple[str, ...]]:
+        """The instances in the places of those that retire from static pools. `lost` are names of
+        nodes and ids of instances that have not joined."""
+        retiring = {one for some in (self.order.retiring or {}).values() for one in some}
+        names = {instance: name for instance, name in self.order.joined.items() if name in lost}
+        gone = {*self._gone, *names, *lost}
+        return replacements(self.intents, retiring, gone) if retiring else {}
+
+    def _known_nodes(self) -> tuple[list[ExistingNode], tuple[ExistingNode, ...]]:
+        """The nodes that exist and those on the way; and those that are too late to join."""
+        now, catalog = self.deps.clock.now(), self.order.catalog
+        ended = self.order.joined.keys() - self.found | self._gone
+        on_the_way = nodes_on_the_way(self.intents, ended, self._pools, catalog, now)
+        overdue = overdue_nodes(self.intents, ended, self._pools, catalog, now)
+        nodes = self._nodes(on_the_way)
+        if self._spending_limits is None:
+            self._spending_limits = self._ceiling.spending_limits(
+                self.order.cluster, self._pools, [*nodes, *overdue], self.prices
+            )
+        return nodes, overdue
 
     def _may_improve(self, begun: datetime) -> Callable[[], bool]:
         """Return whether a plan that began at this time may be improved further."""
@@ -335,8 +389,9 @@ class LaunchRun:
         pools.
         """
         given = list(groups)
+        moving = {**self._ceiling.moving, **self.places}
         wanted = (node for group in given for node in group.nodes)
-        allowed = affordable(wanted, self.spending_limits(), self._ceiling.moving, self.prices)
+        allowed = affordable(wanted, self.spending_limits(), moving, self.prices)
         open_pools = {group.pool.name for group in given if allowed.keep(group.nodes)}
         for limit, reason in allowed.refused.items():
             if not limit.pool:
@@ -364,10 +419,12 @@ class LaunchRun:
         pool = self._resolver.resolve(settings, variants, self.exhausted)
         now, intent = self.deps.clock.now(), self.deps.new_id()
         prepared = prepare(group, pool, catalog, offers, intent, now, below, bills, billed)
-        moving = self._ceiling.moving
+        moving = {**self._ceiling.moving, **self.places}
         replaces = sorted({moving[pod] for pod in group.pods if pod in moving})
-        new = prepared.intent.model_copy(update={"replaces": tuple(replaces)})
-        return replace(prepared, intent=new)
+        update: dict[str, object] = {"replaces": tuple(replaces)}
+        if settings.template.pool.replicas is not None:
+            update["pods"] = ()
+        return replace(prepared, intent=prepared.intent.model_copy(update=update))
 
     def _unless_blocked[T](self, settings: NodeSettings, work: Callable[[], T]) -> T | None:
         try:
@@ -425,9 +482,7 @@ class LaunchRun:
         others = [one for one in self.reasons if one not in self.blocked.values()]
         last = self.stopped or tuple(others[-1:])
         missing = {one.pod: one.reason for one in plan.unschedulable if one.pod not in blocked}
-        waits = self.capped or next(
-            iter(last), NODE_NOT_LAUNCHED(why="EC2 did not launch it, and the next run tries again")
-        )
+        waits = self.capped or next(iter(last), NODE_NOT_LAUNCHED(why=self.otherwise))
         missing |= dict.fromkeys(waiting, waits)
         missing |= dict.fromkeys(sorted(self.dear), REPLACEMENT_TOO_DEAR())
         whys = {pod: _why(cause, last) for pod, cause in missing.items()}
@@ -440,7 +495,12 @@ class LaunchRun:
         if self.capped is not None:
             shown.append(self.capped)
         return LaunchOutcome(
-            tuple(self.launched.values()), plan.existing, without, tuple(dict.fromkeys(shown))
+            tuple(self.launched.values()),
+            plan.existing,
+            without,
+            tuple(dict.fromkeys([*shown, *self.short.values()])),
+            self.short,
+            self._replacements({self.order.joined.get(one, one) for one in self.order.closed}),
         )
 
     def _blocked_pods(self, plan: Plan) -> dict[str, Reason]:

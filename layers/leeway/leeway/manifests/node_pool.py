@@ -175,6 +175,9 @@ class TemplateMetadata(Strict):
 
 Never = Literal["Never"]
 
+MOST_REPLICAS = 100_000
+"""EKS has no larger clusters. A larger number is a mistake."""
+
 EXPIRATION = "leeway.sh/expiration"
 """The annotation of a pool that says how its nodes expire."""
 
@@ -263,9 +266,21 @@ class NodePoolSpec(Strict):
     """Limits on the sum of all nodes of the pool: `cpu`, `memory`, any other resource, `nodes`, or
     `leeway.sh/usd-per-hour`, what they cost together in USD per hour at most."""
     weight: Annotated[int, Field(ge=1, le=100)] | None = None
-    """Weight of the pool: of the pools that fit a pod, the one with the largest weight is used."""
-    replicas: Annotated[Any, NotActedOn("a fixed number of nodes is not supported")] = None
-    """Fixed number of nodes."""
+    """Weight of the pool: of the pools that fit a pod, the one with the largest weight is used. Not
+    with `replicas`."""
+    replicas: Annotated[int, Field(ge=0, le=MOST_REPLICAS)] | None = None
+    """Fixed number of nodes. With it the pool is static: Leeway keeps this number, launches no node
+    for pods, and consolidates none. Of the limits, only `nodes` is allowed."""
+
+    @model_validator(mode="after")
+    def _fits_replicas(self) -> Self:
+        if self.replicas is None:
+            return self
+        if self.weight is not None:
+            raise ValueError("weight: expected none beside replicas: no pod chooses the pool")
+        if others := sorted(self.limits.keys() - {"nodes"}):
+            raise ValueError(f"limits: expected only nodes beside replicas, got {others[0]}")
+        return self
 
 
 ON_DEMAND_BASE = "leeway.sh/on-demand-base"
@@ -304,7 +319,11 @@ class NodePool(Manifest):
 
     @model_validator(mode="after")
     def _share_can_be_read(self) -> Self:
-        self.on_demand()
+        if self.on_demand() is not None and self.spec.replicas is not None:
+            raise ValueError(
+                f"metadata.annotations: expected no {ON_DEMAND_PERCENTAGE} beside spec.replicas: "
+                "a static pool has no on-demand share; write two pools"
+            )
         return self
 
     def on_demand(self) -> OnDemandShare | None:
@@ -334,7 +353,12 @@ class NodePool(Manifest):
         written = self.metadata.annotations.get(KUBELET)
         return None if written is None else KubeletSettings.model_validate_json(written)
 
-    summary_columns: ClassVar[tuple[str, ...]] = ("NODECLASS", "WEIGHT", "REQUIREMENTS")
+    summary_columns: ClassVar[tuple[str, ...]] = (
+        "NODECLASS",
+        "WEIGHT",
+        "REPLICAS",
+        "REQUIREMENTS",
+    )
 
     def summary(self) -> tuple[str, ...]:
         """Return the values of `summary_columns`."""
@@ -342,10 +366,12 @@ class NodePool(Manifest):
         asked = ", ".join(
             str(Requirement.of(r.key, r.operator, r.values)) for r in spec.requirements
         )
-        return (spec.node_class_ref.name, str(self.spec.weight or 0), asked)
+        replicas = "" if self.spec.replicas is None else str(self.spec.replicas)
+        return (spec.node_class_ref.name, str(self.spec.weight or 0), replicas, asked)
 
     def notes(self) -> tuple[Note, ...]:
-        """Warn also about requirements on labels that Leeway does not support."""
+        """Warn also about requirements on labels that Leeway does not support, and about a limit of
+        a static pool that leaves no room for replacements."""
         asked = self.spec.template.spec.requirements
         unknown = (
             Note(("spec", "template", "spec", "requirements", i, "key"), NOT_ACTED_ON[r.key])
@@ -357,7 +383,24 @@ class NodePool(Manifest):
             for name in self.spec.limits
             if "/" not in name and "usd" in name.lower()
         )
-        return (*super().notes(), *unknown, *money, *self._notes_on_share())
+        return (
+            *super().notes(),
+            *unknown,
+            *money,
+            *self._notes_on_share(),
+            *self._notes_on_replicas(),
+        )
+
+    def _notes_on_replicas(self) -> Iterator[Note]:
+        replicas, limit = self.spec.replicas, self.spec.limits.get("nodes")
+        if not replicas or limit is None or (nodes := amount("nodes", limit)) > replicas:
+            return
+        what = (
+            f"more than {replicas}: a drifted node goes only when another one is Ready beside it"
+            if nodes == replicas
+            else f"at least {replicas}, the replicas: the pool cannot have as many nodes"
+        )
+        yield Note(("spec", "limits", "nodes"), f"expected {what}")
 
     def _notes_on_share(self) -> Iterator[Note]:
         """Warn about a share that the requirements of the pool do not allow."""
@@ -435,9 +478,12 @@ def without_conflicts(
 
 
 def pools_without_limits(manifests: Iterable[Manifest]) -> tuple[str, ...]:
-    """Return the names of pools without limits, in which pods may launch nodes without end."""
+    """Return the names of pools without limits, in which pods may launch nodes without end. Static
+    pools have an end."""
     pools = (one for one in manifests if isinstance(one, NodePool))
-    return tuple(one.metadata.name for one in pools if not one.spec.limits)
+    return tuple(
+        one.metadata.name for one in pools if one.spec.replicas is None and not one.spec.limits
+    )
 
 
 def node_class_of(
@@ -499,6 +545,7 @@ def _pool(
         startup_taints=tuple(map(_taint, spec.startup_taints)),
         limits=limits or None,
         node_class=node_class,
+        replicas=manifest.spec.replicas,
         usd_per_hour=None if money is None else float(parse(money)),
         on_demand=manifest.on_demand(),
     )

@@ -45,6 +45,7 @@ class ProvisioningReport:
       launches.
     - `spending`: what nodes cost, and the limits in money.
     - `returned`: the capacity that it gives back.
+    - `static_pools`: how many nodes each has.
     - `seconds`: how long the run took.
     """
 
@@ -63,6 +64,7 @@ class ProvisioningReport:
     spending: tuple[SpendingLimit, ...] = ()
     returned: CapacityReturned = field(default_factory=CapacityReturned)
     retry: bool = False
+    static_pools: "tuple[StaticPoolStatus, ...]" = ()
     seconds: float = 0.0
 
 
@@ -92,6 +94,16 @@ class LaunchedInstance(BaseModel):
     pool: str
 
 
+class StaticPoolStatus(BaseModel):
+    """A static pool: its spec.replicas, and how many nodes exist, start or are launched."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    pool: str
+    replicas: int
+    nodes: int
+
+
 class PodsWithoutNode(BaseModel):
     """Pods that get no node for the same reason: how many, and the names of some."""
 
@@ -113,6 +125,7 @@ class ProvisioningStatus(BaseModel):
     - `problems`: why launches failed, and which objects can't be read.
     - `spending`: what nodes cost, and the limits in money of the cluster and of pools.
     - `returned`: the capacity that the last run that gave some back returned, at `returned_at`.
+    - `static_pools`: how many nodes each static pool has, of the first MOST_GROUPS.
     - `failure`: why the run ended early, None if it did not.
     """
 
@@ -134,6 +147,7 @@ class ProvisioningStatus(BaseModel):
     spending: tuple[SpendingLimit, ...] = ()
     returned: tuple[Reason, ...] = ()
     returned_at: AwareDatetime | None = None
+    static_pools: tuple[StaticPoolStatus, ...] = ()
     failure: Reason | None = None
 
 
@@ -210,6 +224,7 @@ def status_of(
         spending=report.spending[:MOST_GROUPS],
         returned=tuple(map(shortened, returned[:MOST_RETURNED])),
         returned_at=returned_at if returned else None,
+        static_pools=report.static_pools[:MOST_GROUPS],
         failure=None if failure is None else shortened(failure),
     )
 

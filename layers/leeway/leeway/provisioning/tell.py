@@ -160,11 +160,14 @@ def answer_of(
     joined: Collection[str],
     starting: Mapping[str, str],
     now: datetime,
+    in_place_of: str = "",
+    pool: str = "",
 ) -> CapacityAnswer:
     """Answer a request for these pods.
 
     `joined` are the names of all Nodes, `starting` the instances of Nodes that start, by name. The
-    outcome names a node that has not joined by its instance.
+    outcome names a node that has not joined by its instance. `in_place_of` is the instance of a
+    static `pool` that goes only when another one is in its place; empty if there is none.
     """
     names = {pod.name for pod in pods}
     launched: dict[str, None] = {}
@@ -179,9 +182,12 @@ def answer_of(
             existing += count
         else:
             launched[placement.node] = None
+    launched |= dict.fromkeys(outcome.replacements.get(in_place_of, ()))
     without: dict[Reason, None] = dict.fromkeys(
         one.reason for one in outcome.without_node if one.pod in names
     )
+    if in_place_of and in_place_of not in outcome.replacements and pool in outcome.short:
+        without[outcome.short[pool]] = None
     return CapacityAnswer(
         answered_at=now,
         launched=tuple(launched),

@@ -163,7 +163,8 @@ def _pools_for(spec: PodSpec, pools: Iterable[NodePool], catalog: Catalog) -> li
     return [
         pool.name
         for pool in pools
-        if not unmet_requirements(spec, pool, catalog.for_node_class(pool.node_class))
+        if pool.replicas is None
+        and not unmet_requirements(spec, pool, catalog.for_node_class(pool.node_class))
     ]
 
 

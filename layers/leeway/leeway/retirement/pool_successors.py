@@ -136,6 +136,7 @@ def _request_of(
         answer=kept.answer if kept else None,
         keeps_offering=record.returns is not None,
         price_limit=record.returns.price_limit if record.returns else None,
+        in_place=record.returns is not None and record.returns.in_place,
     )
 
 

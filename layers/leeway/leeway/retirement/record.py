@@ -132,6 +132,7 @@ class ReturnTerms(BaseModel):
     - `optional`: the node may as well stay. It is uncordoned and kept if its successor is not Ready
       in time, or if its drain ends incomplete.
     - `price_limit`: that of its successor, None for none.
+    - `in_place`: its static pool launches a successor whether or not the node has pods.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -142,6 +143,7 @@ class ReturnTerms(BaseModel):
     saving: float = 0.0
     optional: bool = False
     price_limit: PriceLimit | None = None
+    in_place: bool = False
 
     @property
     def without_node(self) -> bool:

@@ -46,8 +46,9 @@ class NodePool:
 
     `requirements` include the labels of its nodes. Among pools that fit, the one with the larger
     `weight` is used. `limits` apply to all its nodes together: a resource that is not named is
-    unlimited, "nodes" is the number of nodes. `usd_per_hour` is what they may cost together.
-    `on_demand` is the share of its capacity that has to be on-demand, None without a rule.
+    unlimited, "nodes" is the number of nodes. `usd_per_hour` is what they may cost together. A pool
+    with `replicas` is static: it has this number of nodes, and launches none for pods. `on_demand`
+    is the share of its capacity that has to be on-demand, None without a rule.
     """
 
     name: str
@@ -58,6 +59,7 @@ class NodePool:
     startup_taints: tuple[Taint, ...] = ()
     limits: Mapping[str, int] | None = None
     node_class: NodeClass = field(default_factory=NodeClass)
+    replicas: int | None = None
     usd_per_hour: float | None = None
     on_demand: OnDemandShare | None = None
 

@@ -16,7 +16,7 @@ _RUNBOOK = "a-pod-gets-no-node"
 
 NO_NODE_POOL = ReasonCode(
     "NoNodePool",
-    "There is no node pool. Add a NodePool or a Provisioner.",
+    "No node pool launches nodes for pods. Add a NodePool without spec.replicas, or a Provisioner.",
     _RUNBOOK,
 )
 NO_NODE_POOL_MATCHES = ReasonCode("NoNodePoolMatches", "{why}.", _RUNBOOK)

@@ -169,7 +169,8 @@ class Candidate:
 
 
 class Supply:
-    """The offerings (O) of some pools, in a fixed order. Build it once, pack many times."""
+    """The offerings (O) of some pools, in a fixed order. Build it once, pack many times. Static
+    pools have none: pods launch none of their nodes."""
 
     def __init__(
         self,
@@ -188,6 +189,8 @@ class Supply:
         self.candidates: list[Candidate] = []
         rows: list[tuple[int, int, int]] = []
         for number, (pool, table) in enumerate(zip(self.pools, self.tables, strict=True)):
+            if pool.replicas is not None:
+                continue
             for index, market, candidate in _candidates(pool, table):
                 rows.append((number, index, market))
                 self.candidates.append(candidate)

@@ -108,7 +108,7 @@ class Explanations:
         return reason
 
     def _explained(self, spec: PodSpec) -> Reason:
-        pools = range(len(self._supply.pools))
+        pools = [n for n, pool in enumerate(self._supply.pools) if pool.replicas is None]
         if not pools:
             return NO_NODE_POOL()
         admitting = [n for n in pools if _excluding(spec, self._supply.pools[n]) is None]
