@@ -38,6 +38,7 @@ from leeway.launch.prices import (
     lowest,
     too_dear,
 )
+from leeway.launch.reservations import RESERVATIONS_NOT_READ
 from leeway.launch.resolve_pools import NodeSources, PoolResolver
 from leeway.launch.templates import LaunchTemplates
 from leeway.manifests.base import Manifest
@@ -47,6 +48,7 @@ from leeway.ports.functions import AdmitNode
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.selection.labels import ZONE
 from leeway.selection.offers.catalog import Catalog, Unavailable
+from leeway.selection.offers.reservations import Reservation
 from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
@@ -288,7 +290,22 @@ class LaunchRun:
             return None
         zones = Requirements([Requirement.of(ZONE, "In", list(choice.by_zone))])
         pool = settings.template.pool
-        return replace(pool, requirements=pool.requirements.intersection(zones))
+        return replace(
+            pool,
+            requirements=pool.requirements.intersection(zones),
+            reservations=self._reservations(settings),
+        )
+
+    def _reservations(self, settings: NodeSettings) -> tuple[Reservation, ...]:
+        """The reservations of a pool. Pods do not wait for them: if they cannot be read, other
+        capacity is launched."""
+        try:
+            found = self._resolver.reservations(settings, self.intents, self.deps.clock.now())
+        except API_ERRORS as error:
+            self.reasons.append(RESERVATIONS_NOT_READ(pool=settings.pool, error=clause(error)))
+            return ()
+        self.reasons += (one for one in found.not_used if one not in self.reasons)
+        return found.usable
 
     def prepare(self, plan: Plan) -> tuple[PreparedLaunch, ...]:
         """Prepare the launches of a plan; pools that cannot be launched from become blocked."""

@@ -11,7 +11,7 @@ from math import inf, isfinite, nextafter
 from leeway.capacity_requests import PriceLimit
 from leeway.launch.fleets import FleetInstance, Offers
 from leeway.reasons import ReasonCode
-from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, ZONE
+from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, RESERVED, ZONE
 from leeway.selection.offers.allocatable import NodeClass
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.packing.plan import Plan, PlannedNode
@@ -40,9 +40,10 @@ class Prices:
         self._offers = Offers(catalog)
 
     def of(self, instance_type: str, zone: str, capacity_type: str, vcpus: float = 0.0) -> float:
-        """Return USD per hour of an offering. `vcpus` counts for a type that is not in the
-        catalog."""
-        price = self._offers.price(instance_type, zone, capacity_type)
+        """Return USD per hour of an offering, of reserved capacity what it would cost on demand.
+        `vcpus` counts for a type that is not in the catalog."""
+        paid = ON_DEMAND if capacity_type == RESERVED else capacity_type
+        price = self._offers.price(instance_type, zone, paid)
         if price is not None and isfinite(price):
             return price
         known = self._of_types.get(instance_type)
@@ -63,7 +64,7 @@ class Prices:
         """Return USD per hour of the cheapest offering of a planned node."""
         cheapest = node.cheapest
         offering, kind = cheapest.offering, cheapest.type
-        if offering.price is not None:
+        if offering.price is not None and offering.reservation is None:
             return offering.price
         vcpus = kind.capacity.of("cpu") / _MILLI
         return self.of(kind.name, offering.zone, offering.capacity_type, vcpus)

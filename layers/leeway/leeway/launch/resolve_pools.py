@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 from typing import Protocol
 
@@ -23,9 +24,17 @@ from leeway.launch.images import (
     image_by_terms,
     parameters_of,
 )
+from leeway.launch.intent import LaunchIntent
 from leeway.launch.node_settings import NodeSettings, NotLaunchable, Setting, user_tags
+from leeway.launch.reservations import (
+    CapacityReservations,
+    PoolReservations,
+    choose_reservations,
+    launched_since,
+    reservation_terms,
+)
 from leeway.launch.templates import NodeResources, TemplateImage
-from leeway.manifests.base import SecurityGroupTerm, SubnetTerm
+from leeway.manifests.base import CapacityReservationTerm, SecurityGroupTerm, SubnetTerm
 from leeway.manifests.node_class import AmiTerm
 from leeway.parallel import in_parallel
 from leeway.ports.aws import CloudUnavailable
@@ -146,6 +155,7 @@ class NodeSources:
     images: Images
     profiles: InstanceProfiles
     clusters: NodeClusters
+    reservations: CapacityReservations
 
 
 class PoolResolver:
@@ -190,6 +200,34 @@ class PoolResolver:
         in_parallel(lambda one: one(), reads, len(reads))
         check_subnets(self._name, self._cluster.network, terms.place, read())
         return read()
+
+    def reservations(
+        self, settings: NodeSettings, intents: Iterable[LaunchIntent], now: datetime
+    ) -> PoolReservations:
+        """Choose the capacity reservations of a pool. Nothing is read for one that selects none, or
+        that launches no reserved capacity. `intents` are the launches of the last minutes.
+
+        Raises:
+            CloudUnavailable, CloudRefused: AWS cannot be read.
+        """
+        terms = reservation_terms(settings)
+        if terms is None:
+            return PoolReservations()
+        read_at, found = self._once(
+            ("reservations", terms.place),
+            lambda: (now, self._sources.reservations.matching(terms.value)),
+        )
+        taken = launched_since(intents, read_at)
+        return choose_reservations(self._name, settings, terms, found, taken, now)
+
+    def active_reservations(self, ids: Iterable[str]) -> frozenset[str]:
+        """Return those of some capacity reservations, by their ids, that have not ended.
+
+        Raises:
+            CloudUnavailable, CloudRefused: AWS cannot be read.
+        """
+        terms = [CapacityReservationTerm(id=one) for one in sorted(ids)]
+        return frozenset(one.id for one in self._sources.reservations.matching(terms))
 
     def security_groups(self, settings: NodeSettings) -> tuple[str, ...]:
         """Return the ids of the security groups of a pool, sorted.

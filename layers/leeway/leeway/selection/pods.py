@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from leeway.selection.offers.allocatable import NodeClass
+from leeway.selection.offers.reservations import Reservation
 from leeway.selection.requirements import Requirements
 from leeway.selection.resources import Resources
 
@@ -31,7 +32,8 @@ class NodePool:
 
     `requirements` include the labels of its nodes. Among pools that fit, the one with the larger
     `weight` is used. `limits` apply to all its nodes together: a resource that is not named is
-    unlimited, "nodes" is the number of nodes.
+    unlimited, "nodes" is the number of nodes. `reservations` are those that its nodes may be
+    launched into.
     """
 
     name: str
@@ -42,6 +44,7 @@ class NodePool:
     startup_taints: tuple[Taint, ...] = ()
     limits: Mapping[str, int] | None = None
     node_class: NodeClass = field(default_factory=NodeClass)
+    reservations: tuple[Reservation, ...] = ()
 
     def __hash__(self) -> int:
         return hash((self.name, self.requirements))
