@@ -1,8 +1,9 @@
 """Errors of commands: one line on stderr, `leeway: sentence`, and an exit code.
 
-With `-o json` a failing command prints one JSON document on stdout, `{"error": {"message": …}}`. If
-the command has a result in spite of the error, such as the nodes that it drained, its fields stand
-beside `error` in the same document.
+With `-o json` a failing command prints one JSON document on stdout, `{"error": {"message": …}}`,
+with a list `details` beside `message` if there is more to say. If the command has a result in spite
+of the error, such as the nodes that it drained, its fields stand beside `error` in the same
+document.
 """
 
 import re

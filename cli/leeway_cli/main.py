@@ -181,7 +181,8 @@ def _requests_json(arguments: Sequence[str]) -> bool:
 
 def _report(error: CommandError, exit_code: int, as_json: bool) -> int:
     if as_json:
-        print_json({**(error.result or {}), "error": {"message": str(error)}})
+        further = {"details": error.details.splitlines()} if error.details else {}
+        print_json({**(error.result or {}), "error": {"message": str(error)} | further})
     write_stderr(f"leeway: {error}")
     if error.details:
         write_stderr(error.details)

@@ -154,6 +154,7 @@ class Dependencies:
         labels: Mapping[str, str],
         taints: Sequence[Taint] = (),
         without: Collection[str] = (),
+        annotations: Mapping[str, str] | None = None,
     ) -> bool:
         if not self.labels_allowed:
             raise ClusterRefused('403: cannot patch resource "nodes"')
@@ -161,7 +162,12 @@ class Dependencies:
         if current is None or current.uid != node.uid:
             return False
         kept = tuple(one for one in current.taints if one.key not in without)
-        changed = replace(current, labels={**current.labels, **labels}, taints=(*kept, *taints))
+        changed = replace(
+            current,
+            labels={**current.labels, **labels},
+            taints=(*kept, *taints),
+            annotations={**current.annotations, **(annotations or {})},
+        )
         self.nodes[node.name] = changed
         self.set_ups.append(tuple(sorted(labels)))
         return True

@@ -11,7 +11,7 @@ from leeway.execution.attempt import Phase
 from leeway.instances.observed import ObservedInstance
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.ports.aws import CloudRefused, CloudUnavailable
-from leeway.ports.kubernetes_objects import Node, Taint
+from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT, Node, Taint
 from leeway.selection.labels import INITIALIZED, JOINED, LAUNCHED, REGISTERED, UNREGISTERED
 
 from tests.admission.admission_records import IN_15_MINUTES, LAUNCH, request
@@ -210,6 +210,22 @@ def test_a_node_of_custom_user_data_gets_its_taints_once() -> None:
     assert outcome.result is AdmissionResult.ADMITTED
     assert outcome.ended_at >= NOTICED + MINUTE
     assert deps.nodes[NODE.name].taints == (POOL,), "a startup taint is not put on again"
+
+
+def test_a_node_gets_the_annotations_of_its_pool_once() -> None:
+    given = {DO_NOT_DISRUPT: "true", "example.com/owner": "shop"}
+    deps = dependencies(launched(annotations=given))
+    theirs = {"example.com/owner": "kubelet", "example.com/other": "x"}
+    deps.at[NOTICED + 20 * SECOND] = joins(replace(NODE, ready=False, annotations=theirs))
+
+    def somebody_removes_it(deps: Dependencies) -> None:
+        node = deps.nodes[NODE.name]
+        assert node.annotations == {**theirs, **given}
+        deps.nodes[NODE.name] = replace(node, ready=True, annotations={})
+
+    deps.at[NOTICED + 60 * SECOND] = somebody_removes_it
+    assert admit(deps).result is AdmissionResult.ADMITTED
+    assert deps.nodes[NODE.name].annotations == {}, "who unprotects one node wants that"
 
 
 def test_a_label_that_another_client_changes_is_put_on_again() -> None:

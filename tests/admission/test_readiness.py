@@ -58,6 +58,21 @@ def test_a_missing_device_is_reported_with_the_plugin_that_offers_it(
 
 
 @pytest.mark.parametrize(
+    "key",
+    [
+        "readiness.k8s.io/cni-ready",
+        "node.cloudprovider.kubernetes.io/uninitialized",
+        "example/agent",
+    ],
+)
+def test_a_node_with_a_startup_taint_is_not_initialized(key: str) -> None:
+    expected = ExpectedNode(startup_taints=("example/agent",))
+    (unmet,) = unmet_conditions(node(taints=(key, key, "team")), expected)
+    assert unmet.code == "StartupTaintPresent"
+    assert key in unmet.message
+
+
+@pytest.mark.parametrize(
     "resource", ["nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb", "nvidia.com/gpu"]
 )
 def test_a_shared_or_partitioned_gpu_meets_the_condition(resource: str) -> None:

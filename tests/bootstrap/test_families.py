@@ -174,6 +174,7 @@ PASSED_ON: dict[str, Any] = {
     "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}],
     "evictionMinimumReclaim": {"memory.available": "0Mi"},
     "crashLoopBackOff": {"maxContainerRestartPeriod": "1m"},
+    "aFieldOfTheNextRelease": {"mode": ["a: b", True, 5]},
 }
 
 

@@ -338,6 +338,26 @@ def test_json_output_of_a_failed_change_has_the_results_and_the_error(run: Run, 
     assert "Cluster prod has no manifest" in document["error"]["message"]
 
 
+POOL = """\
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: web, annotations: {kept: "${ANYTHING}"}}
+spec:
+  limits: {cpu: 10}
+  template:
+    metadata: {labels: {team: web}}
+    spec: {nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: web}}
+"""
+
+
+def test_a_pool_whose_node_class_has_no_manifest_is_a_warning(run: Run, write: Any) -> None:
+    missing = "warning: pool web names the EC2NodeClass web, which has no manifest"
+    assert missing in run("apply", "-f", write(POOL))[2]
+    both = POOL + "---\n" + NODE_CLASS.replace("USER_DATA", "''")
+    assert run("apply", "-f", write(both))[2] == ""
+    assert run("apply", "-f", write(POOL))[2] == "", "its node class is stored"
+
+
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{n}: &{n} [{', '.join([f'*{p}'] * 10)}]\n"
     for p, n in zip("abcdefgh", "bcdefghi", strict=True)
@@ -370,6 +390,10 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         (CLUSTER + "---\n" + CLUSTER, "prod.yaml:9: cluster.leeway.sh/prod is already defined at"),
         (b"a: \xff\xfe\n", "prod.yaml:1: expected text in UTF-8"),
         ("", "prod.yaml: expected at least one manifest, found none"),
+        (
+            NODE_CLASS.replace("amiFamily", 'role: "nodes-${CLUSTER_NAME}", amiFamily'),
+            "/web: spec.role: expected a value, got ${CLUSTER_NAME}. Replace it first",
+        ),
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_written(
@@ -383,8 +407,11 @@ def test_bad_input_is_one_line_and_nothing_is_written(
 
 
 def test_every_problem_has_its_own_line(run: Run, write: Any) -> None:
-    code, _, err = run("apply", "-f", write(CLUSTER + "  a: 1\n  b: 2\n"))
+    file = write(CLUSTER + "  a: 1\n  b: 2\n")
+    error = json.loads(run("apply", "-f", file, "-o", "json")[1])["error"]
+    code, _, err = run("apply", "-f", file)
     assert code == 2
+    assert [error["message"], *error["details"]] == err.removeprefix("leeway: ").splitlines()
     assert [line.partition(": ")[2].partition(":")[0] for line in err.splitlines()[1:]] == [
         "spec.b"
     ]

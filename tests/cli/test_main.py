@@ -76,6 +76,7 @@ def test_every_command_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
         (["sandbox", "send"], "EVENT.json"),
         (["sandbox", "send", "no-such.json"], "no-such.json: No such file or directory"),
         (["sandbox", "interrupt", "i-1", "--late", "-3"], "--late"),
+        (["sandbox", "faults"], "FAULT: expected at least one fault, or --clear to remove all."),
         (["sandbox", "faults", "azure"], "The fault 'azure' is invalid: expected a form that"),
     ],
 )

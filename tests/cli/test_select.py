@@ -75,8 +75,10 @@ def select(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
             arguments += ["--pods", str(written(tmp_path, "pods.yaml", pods))]
         if nodes:
             arguments += ["--nodes", str(written(tmp_path, "nodes.json", nodes))]
-        assert main.run([*arguments, "-o", "json", *more]) == 0
-        return json.loads(capsys.readouterr().out)
+        code = main.run([*arguments, "-o", "json", *more])
+        plan = json.loads(capsys.readouterr().out)
+        assert code == (1 if plan["unschedulable"] else 0)
+        return plan
 
     return run
 
@@ -207,7 +209,7 @@ def test_the_table_shows_launches_and_unschedulable_pods(
     pool = written(tmp_path, "pool.yaml", SPOT)
     pods = written(tmp_path, "pods.yaml", INFLATE + "---" + NOTEBOOK)
     arguments = ["--sandbox", "--replicas", "inflate=1"]
-    assert main.run(["select", "-f", str(pool), "--pods", str(pods), *arguments]) == 0
+    assert main.run(["select", "-f", str(pool), "--pods", str(pods), *arguments]) == 1
     printed = capsys.readouterr().out
     assert "default/inflate-0" in printed
     assert "kubeflow-user/test-0 is unschedulable: " in printed
@@ -372,7 +374,7 @@ def test_other_objects_are_ignored_and_unknown_kinds_are_a_warning(
 ) -> None:
     files = ["-f", str(written(tmp_path, "pool.yaml", SPOT.partition("---")[0]))]
     pods = written(tmp_path, "pods.yaml", BESIDE)
-    assert main.run(["select", "--sandbox", *files, "--pods", str(pods), "-o", "json"]) == 0
+    assert main.run(["select", "--sandbox", *files, "--pods", str(pods), "-o", "json"]) == 1
     out, err = capsys.readouterr()
     assert f"warning: {pods}:30: kind: Rollout is ignored: Leeway reads no pods from it\n" in err
     field = "spec.template.spec.volumes[0].persistentVolumeClaim.claimName"

@@ -16,6 +16,7 @@ from tests.conformance.conftest import Conformance
 from tests.end_to_end.environment import until
 from tests.rbac.test_admission import (
     ALL_PAUSE_PODS,
+    ANNOTATIONS,
     APPLY,
     BY_CAPACITY,
     BY_CAPACITY_ON_ITS_OWN,
@@ -29,6 +30,7 @@ from tests.rbac.test_admission import (
     REGISTERS,
     TEAM,
     UNREGISTERED,
+    accepted,
     changed,
     denied,
     metadata,
@@ -140,5 +142,23 @@ def test_capacity_may_set_up_only_nodes_that_leeway_launched(
         for body in refused:
             got = answer(body)
             assert denied(got, "leeway-capacity-nodes"), (body, got.text)
+    finally:
+        assert api.delete(NODE).status_code == 200
+
+
+def test_a_pool_may_have_the_annotations_that_the_policy_admits(api: Any, patch: Patch) -> None:
+    about = metadata(name=NODE.rpartition("/")[2], labels=LAUNCHED)
+    made = api.post("/api/v1/nodes", json=about)
+    assert made.status_code == 201, made.text
+
+    def is_admitted(key: str) -> bool:
+        body = metadata(labels=REGISTERS, annotations={key: "true"})
+        return bool(patch("leeway:capacity", NODE, body).status_code == 200)
+
+    try:
+        until(partial(is_admitted, "example.com/owner"), 30)
+        assert {key: is_admitted(key) for key in ANNOTATIONS} == {
+            key: accepted(key) for key in ANNOTATIONS
+        }
     finally:
         assert api.delete(NODE).status_code == 200

@@ -1,5 +1,6 @@
 """What a run has read becomes a snapshot: which nodes are Leeway's, what holds them, what goes."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -11,6 +12,7 @@ from leeway.launch.fleets import FleetInstance
 from leeway.launch.intent import LaunchIntent
 from leeway.ports.kubernetes_objects import RETIRING
 from leeway.provisioning.cluster_state import ObservedPod, PodBudget
+from leeway.provisioning.demand import StartingNode
 from leeway.selection.labels import JOINED, NODE_CLASS, NODEPOOL
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import LabelSelector, Taint
@@ -197,3 +199,22 @@ def test_an_instance_that_was_given_back_does_not_come_again(
     ]
     found = snapshot_of(cluster.read(), {}, {}, index=indexed)
     assert [one.name for one in found.others] == (["i-new"] if comes else [])
+
+
+def test_nodes_that_are_not_initialized_are_known_as_starting(cluster: Cluster) -> None:
+    (web,) = pods(1)
+    cluster.add("settled", web)
+    cluster.add("new", labels={NODEPOOL: "web", NODE_CLASS: "default"})
+    cluster.add("theirs", foreign=True, labels={})
+    read = cluster.read()
+    starting = {
+        name: StartingNode(f"i-{name}", cluster.nodes[name][0]) for name in ("settled", "theirs")
+    }
+    coming = replace(cluster.nodes["theirs"][0], name="i-coming")
+    read = replace(
+        read,
+        starting=starting,
+        demand=replace(read.demand, nodes=(*read.demand.nodes, coming)),
+    )
+    found = snapshot_of(read, cluster.own, {})
+    assert found.starting == {"new", "theirs", "i-coming"}, "a device may come late, or never"

@@ -10,8 +10,10 @@ from leeway.disruption.rules import Budget, Cause, ReturnRules
 from leeway.disruption.snapshot import OwnNode
 from leeway.headroom.windows import parse_cron
 from leeway.policy.worth import Worth
+from leeway.reasons import Reason
 from leeway.selection.labels import CAPACITY_TYPE, HOSTNAME, ZONE
 from leeway.selection.pods import NodePool, Pod, PodSpec, Spread, Weighted
+from leeway.selection.reading.claims import DEVICE_CLAIMS_NOT_PLANNED
 from leeway.selection.requirements import Requirements
 from leeway.selection.resources import Resources
 
@@ -41,6 +43,19 @@ def test_an_empty_node_that_waiting_pods_fit_on_is_kept() -> None:
     found = decide_returns(snapshot(own_node("here"), waiting=waiting))
     assert not found.returns
     assert found.kept["here"].code == reasons.NODE_IS_EXPECTED.name
+
+
+def test_a_waiting_pod_that_no_node_can_take_keeps_no_empty_node() -> None:
+    unmet = replace(spec(3000), unmet=Reason("VolumeClaimNotMet", "Its claim is lost."))
+    found = decide_returns(snapshot(own_node("here"), waiting=(Pod("default/lost", unmet),)))
+    assert [one.nodes for one in found.returns] == [("here",)]
+
+
+def test_a_pod_with_device_claims_keeps_the_node_that_it_runs_on() -> None:
+    devices = replace(spec(500), unmet=DEVICE_CLAIMS_NOT_PLANNED())
+    found = decide_returns(snapshot(own_node("one", devices), own_node("other", spec(500))))
+    assert found.kept["one"].code == reasons.POD_HAS_DEVICES.name
+    assert [one.nodes for one in found.returns] == [("other",)]
 
 
 def test_a_node_that_starts_is_not_empty() -> None:
@@ -232,7 +247,7 @@ def test_a_plan_is_expected_to_hold_as_long_as_the_node_was_quiet() -> None:
     worth = Worth(per_pod=0.01)
     for quiet, gone in ((10, False), (11, True)):
         one = own_node("one", spec(100), spec(100), quiet=quiet * MINUTE)
-        other = own_node("two", *[spec(900)] * 4, quiet=0 * MINUTE)
+        other = own_node("two", *[spec(900)] * 4, quiet=MINUTE)
         rules = ReturnRules(after=MINUTE, budgets=())
         found = decide_returns(snapshot(one, other, rules=rules, worth=worth))
         assert bool(found.returns) is gone, quiet

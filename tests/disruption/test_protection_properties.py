@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from leeway.disruption.decide import decide_returns
+from leeway.disruption.moves import Moving
 from leeway.disruption.rules import Budget, ReturnRules
 from leeway.disruption.snapshot import OwnNode
 from leeway.policy.worth import Worth
@@ -109,3 +110,19 @@ def test_budgets_hold_at_every_instant_with_interruptions_in_between(
 
 def _disrupted(own: tuple[OwnNode, ...]) -> int:
     return sum(one.going or not one.ready for one in own)
+
+
+@FEW
+@given(clusters())
+def test_pods_of_consolidated_nodes_go_to_settled_nodes_only(own: tuple[OwnNode, ...]) -> None:
+    rules = ReturnRules(AFTER, budgets=())
+    starting = frozenset(one.name for one in own if not one.ready)
+    given_back = snapshot(*own, rules=rules, worth=Worth(per_pod=0), starting=starting)
+    by_name = {one.name: one for one in own}
+    for one in decide_returns(given_back).returns:
+        gone = [by_name[name] for name in one.nodes]
+        moved = {movable.pod.name for each in gone for movable in each.pods}
+        for place in Moving(given_back).without(gone, launch=one.replaced).existing:
+            there = by_name[place.node]
+            settled = there.ready and NOW - there.quiet_since >= AFTER
+            assert settled or not moved & set(place.pods)

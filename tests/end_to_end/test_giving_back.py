@@ -40,6 +40,7 @@ EVERY_SAVING = {"usdPerPodMoved": 0, "leastAge": "1s"}
 """Moves cost nothing, also those of pods that came seconds ago."""
 
 NEVER = {"consolidateAfter": "Never"}
+PROTECTED = "karpenter.sh/do-not-disrupt"
 
 
 def team(name: str, replicas: int, **annotations: str) -> Manifest:
@@ -122,14 +123,16 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GivingBack]:
             team_pool("raced", disruption=QUICK),
             team_pool("deleted", disruption=NEVER),
             team_pool("kept", expires="1s", disruption=QUICK),
+            team_pool("guarded", annotations={PROTECTED: "true"}, disruption=QUICK),
             document("Cluster", CLUSTER, {"churn": CHURN, "giveBack": EVERY_SAVING}),
         )
         found = GivingBack(sandbox, kube)
-        kept = team("kept", 1, **{"karpenter.sh/do-not-disrupt": "true"})
+        kept = team("kept", 1, **{PROTECTED: "true"})
         found.create(team("spare", 1), team("shrunk", 6), team("aged", 1), team("raced", 1), kept)
-        found.create(team("deleted", 1))
+        found.create(team("deleted", 1), team("guarded", 1))
         run_reconcile(found)  # the index of instances
         found.scale("spare", 0)
+        found.scale("guarded", 0)
         found.empty_since = time.time()
         yield found
         check_calls_are_granted(sandbox)
@@ -192,6 +195,20 @@ def test_an_expired_node_goes_after_its_successor_has_joined(world: GivingBack) 
     successor = next(e for e in joined if e["instance"] != instance)
     evicted = [e for e in seen.of("pod-ended") if "aged" in str(e.get("pod"))]
     assert successor["at"] < first(evicted)
+
+
+def test_the_nodes_of_a_protected_pool_stay_until_their_annotation_is_removed(
+    world: GivingBack,
+) -> None:
+    ((instance, node),) = world.nodes("guarded").items()
+    annotations = world.kube.get(Node, node).metadata.annotations  # type: ignore[union-attr]
+    assert annotations is not None
+    assert annotations[PROTECTED] == "true"
+    assert not world.since(0).executions(instance), "empty since long before the other tests"
+    since = time.time()
+    world.kube.patch(Node, node, {"metadata": {"annotations": {PROTECTED: None}}})
+    outcome = world.runs_until(lambda: world.outcome(instance, since))
+    assert (outcome["result"], outcome["terminated"]) == ("drained", True)
 
 
 def test_an_instance_ends_15_minutes_after_its_node_was_deleted(world: GivingBack) -> None:

@@ -10,7 +10,10 @@ from leeway_sandbox.provisioning import client, create_workloads
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Scenario
 from lightkube import Client, KubeConfig
-from lightkube.resources.core_v1 import Event, Pod
+from lightkube.models.core_v1 import PersistentVolumeClaimSpec, VolumeResourceRequirements
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.apps_v1 import Deployment
+from lightkube.resources.core_v1 import Event, PersistentVolumeClaim, Pod
 
 from tests.end_to_end.conftest import daemonset, deployment
 from tests.end_to_end.environment import until
@@ -108,6 +111,48 @@ def test_a_pod_that_fits_nowhere_has_one_event_and_a_status(sandbox: Sandbox, ku
     )
     (group,) = status["without_node"]
     assert (group["reason"]["code"], group["count"]) == ("RequestTooLarge", 3)
+
+
+def test_a_pod_whose_claim_no_node_can_meet_gets_its_node_when_the_claim_is_met(
+    sandbox: Sandbox, kube: Client
+) -> None:
+    """A pod with device claims gets none. Both have an Event that says why."""
+    claimed: Any = deployment("claimed", 1, 5)
+    devices: Any = deployment("devices", 1, 5)
+    for one in (claimed, devices):
+        container = one["spec"]["template"]["spec"]["containers"][0]
+        container["resources"]["requests"]["cpu"] = "6"  # no node has room for it
+    source = {"persistentVolumeClaim": {"claimName": "data"}}
+    claimed["spec"]["template"]["spec"]["volumes"] = [{"name": "data", **source}]
+    gpu = {"name": "gpu", "resourceClaimName": "gpu-1"}
+    devices["spec"]["template"]["spec"]["resourceClaims"] = [gpu]
+    before = instances(sandbox)
+    create_workloads([claimed, devices], sandbox.write_kubeconfig())
+
+    def told() -> set[str]:
+        assert run(sandbox) == []
+        return {
+            str(one.reason)
+            for one in kube.list(Event, namespace="default")
+            if one.reportingComponent == "leeway"
+        }
+
+    assert until(lambda: told() >= {"VolumeClaimNotMet", "DeviceClaimsNotPlanned"})
+    assert instances(sandbox) == before
+    kube.create(
+        PersistentVolumeClaim(
+            metadata=ObjectMeta(name="data", namespace="default"),
+            spec=PersistentVolumeClaimSpec(
+                accessModes=["ReadWriteOnce"],
+                resources=VolumeResourceRequirements(requests={"storage": "1Gi"}),
+            ),
+        )
+    )
+    assert until(lambda: run(sandbox) == [] and len(instances(sandbox)) == len(before) + 1)
+    assert until(lambda: any(name.startswith("claimed-") for name in bound(kube)))
+    assert not any(name.startswith("devices-") for name in bound(kube))
+    for name in ("claimed", "devices"):
+        kube.delete(Deployment, name, namespace="default")
 
 
 def test_messages_for_other_clusters_are_dropped(sandbox: Sandbox) -> None:

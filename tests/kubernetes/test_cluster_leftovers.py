@@ -8,6 +8,7 @@ import pytest
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 from leeway.ports.kubernetes_objects import Attachment, Node
 from leeway.reconciliation.clean_up import ClusterLeftovers
+from leeway.selection.labels import HOSTNAME
 
 from tests.fakes.cluster_leftovers import LeftoversInMemory
 from tests.sandbox.kubernetes.live import Live, bare_pod
@@ -73,7 +74,7 @@ def in_a_cluster(live: Live, cluster: LightkubeCluster) -> Case:
         }
         live.create("/api/v1/namespaces/default/persistentvolumeclaims", claim)
         volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "contract"}}]
-        pod = bare_pod("contract", nodeName=name, volumes=volumes)
+        pod = bare_pod("contract", nodeSelector={HOSTNAME: name}, volumes=volumes)
         live.create("/api/v1/namespaces/default/pods", pod)
         live.until(lambda: cluster.attachments_on(name))
 

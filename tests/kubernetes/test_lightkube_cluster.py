@@ -302,6 +302,19 @@ def test_setting_up_a_node_changes_only_the_taints_that_it_names(
     assert {*found.taints} == {*node.taints, own, Taint("other", "", "NoSchedule")}
 
 
+def test_setting_up_a_node_keeps_the_annotations_that_it_does_not_name(
+    live: Live, cluster: LightkubeCluster
+) -> None:
+    name, _ = fresh_node(live)
+    node = cluster.node(name)
+    assert node is not None
+    before = dict(node.annotations)
+    assert cluster.set_up(node, {}, (), (), {"karpenter.sh/do-not-disrupt": "true"})
+    found = cluster.node(name)
+    assert found is not None
+    assert found.annotations == {**before, "karpenter.sh/do-not-disrupt": "true"}
+
+
 def test_a_node_of_the_same_name_that_is_another_object_is_not_set_up(
     live: Live, cluster: LightkubeCluster
 ) -> None:

@@ -13,6 +13,7 @@ from leeway.kubernetes.kubeconfig import kubeconfig_cluster, kubeconfig_connecti
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 from leeway.ports.kubernetes import Marks
 from leeway.ports.kubernetes_objects import Attachment, Node, Taint
+from leeway.selection.labels import HOSTNAME
 
 from tests.sandbox.kubernetes.live import Live, bare_pod, running_cluster
 
@@ -185,7 +186,10 @@ def test_the_claims_of_a_nodes_volumes_are_read(live: Live, cluster: LightkubeCl
     }
     live.create("/api/v1/namespaces/default/persistentvolumeclaims", claim)
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
-    live.create("/api/v1/namespaces/default/pods", bare_pod("db", nodeName=name, volumes=volumes))
+    live.create(
+        "/api/v1/namespaces/default/pods",
+        bare_pod("db", nodeSelector={HOSTNAME: name}, volumes=volumes),
+    )
     live.until(lambda: cluster.attachments_on(name))
     (attachment,) = cluster.attachments_on(name)
     assert name in cluster.nodes_with_volumes()

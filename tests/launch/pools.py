@@ -36,6 +36,7 @@ def pool(
     arch: Sequence[str] = ("amd64",),
     categories: Sequence[str] = ("m",),
     labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
     only: Mapping[str, Sequence[str]] | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
@@ -53,7 +54,7 @@ def pool(
     ]
     reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
     template = {
-        "metadata": {"labels": dict(labels or {})},
+        "metadata": {"labels": dict(labels or {}), "annotations": dict(annotations or {})},
         "spec": {
             "nodeClassRef": reference,
             "requirements": requirements,

@@ -502,7 +502,11 @@ def test_the_taints_of_custom_user_data_are_put_on_by_admission(
 ) -> None:
     taints = [{"key": "team", "value": "a", "effect": "NoSchedule"}]
     starting = [{"key": "agent", "effect": "NoExecute"}]
-    own = pool(labels={"own": "x"}, template={"taints": taints, "startupTaints": starting})
+    own = pool(
+        labels={"own": "x"},
+        annotations={"karpenter.sh/do-not-disrupt": "true"},
+        template={"taints": taints, "startupTaints": starting},
+    )
     terms = [{"id": "ami-1"}]
     world.images.known["ami-1"] = Image("ami-1", "own", "x86_64", NOW, "/dev/xvda")
     custom = node_class(amiFamily="Custom", amiSelectorTerms=terms, userData="#!/bin/sh")
@@ -518,6 +522,7 @@ def test_the_taints_of_custom_user_data_are_put_on_by_admission(
         ("agent", "", "NoExecute"),
     }
     assert record.labels["own"] == "x"
+    assert record.annotations == {"karpenter.sh/do-not-disrupt": "true"}
     assert record.startup_taints == ("agent",)
 
 

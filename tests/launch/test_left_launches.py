@@ -41,6 +41,7 @@ from tests.launch.launching import NOW
 MINUTE = timedelta(minutes=1)
 NAME = "i-0123456789abcdef0"
 POOL = Taint("team", "a", "NoSchedule")
+NOTES = {"karpenter.sh/do-not-disrupt": "true"}
 FACTS = InstanceFacts(
     instance=NAME,
     cluster="prod",
@@ -57,6 +58,7 @@ WRITTEN = LaunchIntent(
     cluster="prod",
     pool="web",
     labels_for_admission={"team": "a"},
+    annotations=NOTES,
     taints_for_admission=(POOL,),
     startup_taints=("agent",),
     templates=("lt-1",),
@@ -118,6 +120,7 @@ class World:
             Reason("NodeLaunched", "Launched."),
             launch=Launch(intent="intent-1", pool="web", at=NOW),
             labels={"team": "a", "size": "large"},
+            annotations=NOTES,
             taints=(POOL,),
             startup_taints=("agent",),
         )
@@ -142,6 +145,7 @@ def test_an_instance_whose_admission_was_never_started_is_admitted() -> None:
         "karpenter.sh/capacity-type": "spot",
     }
     assert (record.taints, record.startup_taints) == ((POOL,), ("agent",))
+    assert record.annotations == NOTES
     assert world.check() == ([], []), "the admission runs"
 
 
@@ -165,6 +169,7 @@ def test_an_admission_that_died_is_continued_with_what_it_knew() -> None:
     assert (record.attempt, record.phase) == (2, Phase.NOTICED)
     assert record.labels == {"team": "a", "size": "large"}
     assert (record.taints, record.startup_taints) == ((POOL,), ("agent",))
+    assert record.annotations == NOTES
     assert record.launch == Launch(intent="intent-1", pool="web", at=NOW)
     assert record.deadline == world.time, "the rule applies at once"
     assert world.check() == ([], []), "not every minute"

@@ -1,6 +1,7 @@
 """The hashes of settings that an instance has in a tag: each part changes by its own settings."""
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "block-devices": {
         "blockDeviceMappings": [{"deviceName": "/dev/xvda", "ebs": {"volumeSize": "30Gi"}}]
     },
+    "connections": {"connectionTracking": {"udpTimeout": 60}},
     "kubelet": {"kubelet": {"maxPods": 20}},
     "metadata-options": {"metadataOptions": {"httpPutResponseHopLimit": 2}},
     "monitoring": {"detailedMonitoring": True},
@@ -26,15 +28,31 @@ CHANGES: dict[str, dict[str, Any]] = {
 }
 
 
+TAINT = {"key": "team", "value": "web", "effect": "NoSchedule"}
+OF_POOL: dict[str, dict[str, Any]] = {
+    "annotations": pool(annotations={"karpenter.sh/do-not-disrupt": "true"}),
+    "labels": pool(labels={"team": "web"}),
+    "taints": pool(template={"taints": [TAINT]}),
+}
+
+
 def changed(**spec: Any) -> set[str]:
     """The parts that differ from those of the plain node class."""
-    found = settings_hashes(settings(node_class(**spec)))
+    return differing(settings_hashes(settings(node_class(**spec))))
+
+
+def changed_by(other: dict[str, Any]) -> set[str]:
+    """The parts of another pool that differ."""
+    return differing(settings_hashes(settings(other, node_class())))
+
+
+def differing(found: Mapping[str, str]) -> set[str]:
     assert found.keys() == PLAIN.keys()
     return {part for part in found if found[part] != PLAIN[part]}
 
 
 def test_every_part_is_changed_by_a_setting() -> None:
-    assert CHANGES.keys() == PLAIN.keys()
+    assert CHANGES.keys() | OF_POOL.keys() == PLAIN.keys()
 
 
 @pytest.mark.parametrize("part", CHANGES)
@@ -60,10 +78,29 @@ def test_a_value_that_is_the_default_and_the_order_of_devices_change_no_hash() -
     assert both == reverse
 
 
-def test_labels_taints_and_limits_of_the_pool_change_no_hash() -> None:
-    taint = {"key": "team", "value": "web", "effect": "NoSchedule"}
-    other = pool(labels={"team": "web"}, template={"taints": [taint]}, limits={"cpu": "9"})
-    assert settings_hashes(settings(other, node_class())) == PLAIN
+@pytest.mark.parametrize("part", OF_POOL)
+def test_what_a_node_gets_from_its_pool_changes_only_its_part(part: str) -> None:
+    assert changed_by(OF_POOL[part]) == {part}
+
+
+def test_a_startup_taint_is_another_taint_than_the_same_for_good() -> None:
+    startup = pool(template={"startupTaints": [TAINT]})
+    assert changed_by(startup) == {"taints"}
+    hashes = [settings_hashes(settings(one, node_class())) for one in (startup, OF_POOL["taints"])]
+    assert hashes[0] != hashes[1]
+
+
+def test_the_order_of_taints_changes_no_hash() -> None:
+    taints = [TAINT, {**TAINT, "key": "other"}]
+    both = (pool(template={"taints": given}) for given in (taints, taints[::-1]))
+    first, second = (settings_hashes(settings(one, node_class())) for one in both)
+    assert first == second
+
+
+def test_what_holds_for_nodes_that_exist_changes_no_hash() -> None:
+    rules = {"expireAfter": "1h", "terminationGracePeriod": "1m"}
+    assert not changed_by(pool(template=rules, limits={"cpu": "9"}, weight=3))
+    assert not changed_by(pool(categories=["c"])), "requirements are compared with the node"
 
 
 def test_tags_of_the_cluster_count_with_those_of_the_node_class() -> None:

@@ -133,6 +133,16 @@ def test_a_node_of_an_ipv6_cluster_has_a_primary_ipv6_address() -> None:
     assert not {"Ipv6AddressCount", "PrimaryIpv6"} & interface.keys()
 
 
+def test_timeouts_of_connections_are_on_every_interface_with_an_address() -> None:
+    timeouts = {"tcpEstablishedTimeout": 3600, "udpTimeout": 45}
+    expected = {"TcpEstablishedTimeout": 3600, "UdpTimeout": 45}
+    made = data(template(efas=2, efa_card=1, connectionTracking=timeouts))
+    found = [one.get("ConnectionTrackingSpecification") for one in made["NetworkInterfaces"]]
+    assert found == [expected, None, None]
+    (plain,) = data(template())["NetworkInterfaces"]
+    assert "ConnectionTrackingSpecification" not in plain
+
+
 def test_each_network_card_has_an_efa_and_only_the_primary_one_is_device_0() -> None:
     interfaces = data(template(efas=4))["NetworkInterfaces"]
     places = [(one["NetworkCardIndex"], one["DeviceIndex"]) for one in interfaces]

@@ -9,6 +9,7 @@ from leeway.manifests.documents import read_documents
 from leeway.manifests.node_class import EC2NodeClass
 from leeway.manifests.node_pool import NodePool, pools_of
 from leeway.manifests.reading import Reading, interpret, kinds_called, read_manifests, read_stored
+from leeway.selection.labels import HYPERVISOR, TENANCY
 from leeway.selection.offers.allocatable import GIB, AmiFamily, NodeClass
 from leeway.selection.pods import NodePool as Pool
 from leeway.selection.pods import Taint
@@ -80,26 +81,101 @@ def pool(*texts: str) -> Pool:
     return found
 
 
+def refusal(text: str) -> str:
+    (problem,) = read_manifests(text, "pools.yaml").problems
+    return str(problem)
+
+
+def v1_pool(template: str) -> str:
+    return (
+        "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: web}\n"
+        f"spec: {{template: {{{template}}}}}\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("field", "said"),
     [
         (
             "placementGroupSelector: {name: training}",
-            "ignored: placement groups are not supported",
+            "spec.placementGroupSelector: expected no placement group: Leeway launches no nodes in",
         ),
         (
-            "cpuOptions: {threadsPerCore: 1}",
-            "ignored: each node has all vCPUs of its instance type",
+            "cpuOptions: {nestedVirtualization: enabled}",
+            "spec.cpuOptions.nestedVirtualization: expected disabled: Leeway does not know which",
+        ),
+        ("cpuOptions: {threadsPerCore: 1}", "spec.cpuOptions.threadsPerCore: unknown field"),
+        (
+            "networkInterfaces: [{networkCardIndex: 1, deviceIndex: 1, interfaceType: efa-only}]",
+            "spec.networkInterfaces: expected only the primary interface (networkCardIndex 0,",
         ),
         (
-            "connectionTracking: {tcpEstablishedTimeout: 300s}",
-            "ignored: EC2's default timeouts apply",
+            "connectionTracking: {}",
+            "spec.connectionTracking: expected tcpEstablishedTimeout, udpStreamTimeout or udpTime",
+        ),
+        (
+            "connectionTracking: {udpTimeout: 61}",
+            "spec.connectionTracking.udpTimeout: expected at most 60, got 61",
         ),
     ],
 )
-def test_a_newer_field_that_leeway_ignores_is_a_warning(field: str, said: str) -> None:
-    name = field.partition(":")[0]
-    assert warnings(CLASS + f"  {field}\n") == [f"pools.yaml:5: spec.{name}: {said}"]
+def test_what_leeway_would_not_launch_is_refused_in_one_line(field: str, said: str) -> None:
+    found = refusal(CLASS + f"  {field}\n")
+    assert found.startswith(f"pools.yaml:5: {said}")
+    assert "\n" not in found
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "placementGroupSelector: null",
+        "cpuOptions: {nestedVirtualization: disabled}",
+        "cpuOptions: {}",
+        "networkInterfaces: []",
+        "networkInterfaces: [{networkCardIndex: 0, deviceIndex: 0, interfaceType: interface}]",
+        "connectionTracking: {tcpEstablishedTimeout: 3600, udpStreamTimeout: 60, udpTimeout: 30}",
+    ],
+)
+def test_what_leeway_launches_anyway_is_accepted_without_a_warning(field: str) -> None:
+    assert not warnings(CLASS + f"  {field}\n")
+
+
+def test_timeouts_of_connections_need_types_of_the_nitro_system() -> None:
+    of_class = v1_pool("spec: {nodeClassRef: {name: web}}")
+    tracked = pool(of_class, CLASS + "  connectionTracking: {udpTimeout: 45}\n")
+    assert str(tracked.requirements[HYPERVISOR]).endswith("In [nitro]")
+    assert HYPERVISOR not in pool(of_class, CLASS + "  role: nodes\n").requirements
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "refused"),
+    [
+        ("In", "[default]", False),
+        ("In", "[default, dedicated]", False),
+        ("NotIn", "[dedicated]", False),
+        ("Exists", "[]", False),
+        ("In", "[dedicated]", True),
+        ("NotIn", "[default]", True),
+    ],
+)
+def test_dedicated_tenancy_is_refused(operator: str, values: str, refused: bool) -> None:
+    asked = f"[{{key: {TENANCY}, operator: {operator}, values: {values}}}]"
+    text = v1_pool(f"spec: {{requirements: {asked}}}")
+    if refused:
+        assert "expected the tenancy default: Leeway knows the prices" in refusal(text)
+    else:
+        assert not warnings(text)
+
+
+@pytest.mark.parametrize(
+    ("label", "said"),
+    [
+        (f"{TENANCY}: dedicated", "expected the tenancy default"),
+        ("karpenter.k8s.aws/placement-group-id: pg-1", "Leeway launches no nodes in placement"),
+    ],
+)
+def test_a_label_that_the_nodes_would_not_live_up_to_is_refused(label: str, said: str) -> None:
+    assert said in refusal(v1_pool(f"metadata: {{labels: {{{label}}}}}"))
 
 
 def test_the_balanced_consolidation_policy_is_accepted() -> None:

@@ -48,6 +48,12 @@ spec:
 """
 
 
+def annotated(annotations: str) -> str:
+    """A pool whose nodes get annotations, as YAML."""
+    given = f"    metadata: {{annotations: {{{annotations}}}}}\n"
+    return POOL.replace("  template:\n", f"  template:\n{given}")
+
+
 def read(*texts: str) -> Reading:
     found = read_manifests("---\n".join(texts), "pools.yaml")
     assert not found.problems, [str(problem) for problem in found.problems]
@@ -267,6 +273,26 @@ def test_other_fields_of_the_kubelet_are_accepted_and_al2023_alone_gets_them(fam
     assert warnings == ([] if family == "AL2023" else [f"pools.yaml:7: {said}"])
 
 
+UNKNOWN = "Leeway does not know this field, and nodes get it as it is written"
+
+
+@pytest.mark.parametrize(
+    ("family", "said"),
+    [
+        ("AL2023", UNKNOWN + "; did you mean registryPullQPS?"),
+        ("Bottlerocket", "ignored: Leeway does not set this on Bottlerocket"),
+        ("Windows2022", "ignored: Leeway does not set this on Windows2022"),
+    ],
+)
+def test_a_field_that_no_known_kubelet_has_is_a_warning_that_names_it(
+    family: str, said: str
+) -> None:
+    reading = read(CLASS + f"  amiFamily: {family}\n  kubelet: {{registryPullQps: 5}}\n")
+    assert not reading.problems
+    (warning,) = [str(one) for one in reading.warnings if "registryPullQps" in str(one)]
+    assert warning == f"pools.yaml:7: spec.kubelet.registryPullQps: {said}"
+
+
 def test_the_kubelets_fields_are_those_that_a_kubelet_reads() -> None:
     named = {field.alias for field in KubeletSettings.model_fields.values()}
     assert not named & PASSED.keys()
@@ -332,6 +358,13 @@ def test_the_data_volume_depends_on_the_family(family: str, device: str, counts:
             POOL + "      requirements: [{key: team, operator: In, values: [a], minValues: 2}]\n",
             "expected at least minValues (2) values",
         ),
+        (
+            annotated("node.alpha.kubernetes.io/ttl: '0'"),
+            '["node.alpha.kubernetes.io/ttl"]: expected an annotation of your own domain',
+        ),
+        (annotated("leeway.sh/attempt: '1'"), "Leeway set those of their domains"),
+        (annotated("a: " + "x" * 16384), "expected annotations of at most 16 KB together"),
+        (annotated("karpenter.sh/do-not-disrupt: true"), "expected text"),
         (POOL + "  limits: {cpu: lots}\n", "spec.limits.cpu: expected a quantity like"),
         (CLASS + "  amiFamily: Ubuntu\n", "spec.amiFamily: expected 'AL2', 'AL2023'"),
         (
@@ -349,10 +382,6 @@ def test_the_data_volume_depends_on_the_family(family: str, device: str, counts:
         (
             CLASS + "  kubelet: {evictionSoft: {memory.available: 5%}}\n",
             "expected both evictionSoft and evictionSoftGracePeriod for memory.available",
-        ),
-        (
-            CLASS + "  kubelet: {registryPullQps: 5}\n",
-            "registryPullQps: unknown field; did you mean registryPullQPS?",
         ),
         (CLASS + "  kubelet: {registryPullQPS: '5'}\n", "registryPullQPS: expected a whole number"),
         (CLASS + "  kubelet: {shutdownGracePeriod: 5}\n", "expected a duration such as 90s"),

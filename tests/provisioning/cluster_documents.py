@@ -187,10 +187,10 @@ def _random_pod(chance: random.Random) -> dict[str, Any]:
         status["nominatedNodeName"] = f"node-{chance.randrange(6)}"
     if not where and chance.random() < 0.2:
         spec["schedulingGates"] = [{"name": "quota"}]
+    owner = found["metadata"]["ownerReferences"][0]
     if chance.random() < 0.2:
-        found["metadata"]["ownerReferences"][0]["kind"] = chance.choice(
-            ["DaemonSet", "StatefulSet"]
-        )
+        owner["kind"] = chance.choice(["DaemonSet", "StatefulSet"])
+        owner["uid"] = f"uid-agent-{chance.randrange(2)}"
     return found
 
 

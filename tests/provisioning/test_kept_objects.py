@@ -2,13 +2,16 @@
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import pytest
+from leeway.ports.kubernetes_objects import FOREVER
 from leeway.provisioning.cluster_state import ClusterState, blocking
 from leeway.provisioning.kept_objects import KeptObjects
+from leeway.selection.pods import PodSpec
 from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, pending_pods
 from leeway.selection.reading.schemas import SCHEMAS
 
@@ -79,8 +82,16 @@ def test_the_state_has_the_nodes_and_pods_of_a_list(seed: int) -> None:
     pods = oldest_first([each for each in own if each["kind"] == "Pod"])
     nodes = [each for each in own if each["kind"] == "Node"]
     assert list(state.nodes) == list(existing_nodes(own, others))
-    assert [one.pod for one in state.waiting] == list(pending_pods(pods, {}, [*nodes, *others]))
-    assert list(state.daemons) == list(daemons_of(of_daemons, for_daemons))
+    # A list does not say whether a claim is stored, nor which pods a DaemonSet has.
+    waiting = [replace(one.pod, spec=replace(one.pod.spec, unmet=None)) for one in state.waiting]
+    assert waiting == list(pending_pods(pods, {}, [*nodes, *others]))
+    of_templates = daemons_of(of_daemons, for_daemons)
+    assert [one.labels for one in state.daemons] == [one.labels for one in of_templates]
+    assert all(map(_holds, state.daemons, of_templates))
+
+
+def _holds(daemon: PodSpec, template: PodSpec) -> bool:
+    return daemon.requests == daemon.requests.most(template.requests)
 
 
 def test_a_changed_status_keeps_the_same_values() -> None:
@@ -92,6 +103,60 @@ def test_a_changed_status_keeps_the_same_values() -> None:
     put(kept, "Node", node("n-1"))
     (after,) = kept.state(NOW).nodes
     assert after is before
+
+
+def annotated(document: dict[str, Any], key: str, value: str = "true") -> dict[str, Any]:
+    document["metadata"]["annotations"] = {key: value}
+    return document
+
+
+@pytest.mark.parametrize("kind", ["DaemonSet", "Node"])
+def test_a_pod_that_stays_with_its_node_may_forbid_to_disrupt_it(kind: str) -> None:
+    found = annotated(pod("agent", "n-1"), "karpenter.sh/do-not-disrupt")
+    found["metadata"]["ownerReferences"][0]["kind"] = kind
+    if kind == "Node":
+        found["metadata"]["annotations"]["kubernetes.io/config.mirror"] = "x"
+    details = state_of(("Node", node("n-1")), ("Pod", found)).details["n-1"]
+    assert not details.pods
+    (one,) = details.staying
+    assert (one.pod.name, one.protected_until) == ("shop/agent", FOREVER)
+    found["metadata"]["deletionTimestamp"] = "2026-11-22T11:00:00Z"
+    assert not state_of(("Node", node("n-1")), ("Pod", found)).details["n-1"].staying
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "asked"),
+    [
+        ([], True),
+        ([{"key": "team", "operator": "Exists"}], True),
+        ([{"operator": "Exists"}], False),
+        ([{"key": "karpenter.sh/disrupted", "operator": "Exists"}], False),
+    ],
+)
+def test_budgets_are_asked_about_pods_of_daemonsets_that_karpenter_would_evict(
+    tolerations: list[dict[str, str]], asked: bool
+) -> None:
+    found = pod("agent", "n-1")
+    found["metadata"]["ownerReferences"][0]["kind"] = "DaemonSet"
+    found["spec"]["tolerations"] = tolerations
+    details = state_of(("Node", node("n-1")), ("Pod", found)).details["n-1"]
+    assert [one.pod.name for one in details.staying] == ["shop/agent"] * asked
+
+
+def test_the_annotations_of_karpenters_first_api_are_read() -> None:
+    kept = annotated(pod("a", "n-1"), "karpenter.sh/do-not-evict")
+    other = annotated(pod("b", "n-1"), "karpenter.sh/do-not-evict", "5m")
+    here = annotated(node("n-1"), "karpenter.sh/do-not-consolidate")
+    details = state_of(("Node", here), ("Pod", kept), ("Pod", other)).details["n-1"]
+    assert [one.protected_until for one in details.pods] == [FOREVER, None]
+    assert (details.consolidated, details.protected) == (False, False)
+
+
+@pytest.mark.parametrize(("text", "cost"), [("-5", -5), ("", 0), ("cheap", 0), ("1.5", 0)])
+def test_the_deletion_cost_of_a_pod_is_read(text: str, cost: int) -> None:
+    found = annotated(pod("web", "n-1"), "controller.kubernetes.io/pod-deletion-cost", text)
+    details = state_of(("Node", node("n-1")), ("Pod", found)).details["n-1"]
+    assert [one.deletion_cost for one in details.pods] == [cost]
 
 
 def test_pods_of_one_template_share_their_spec() -> None:

@@ -556,11 +556,15 @@ def test_instances_that_a_group_launches_take_pods_before_they_join(buying: Buyi
     assert len(buying.run().launched) == 2, "a type without a node in the group does not count"
 
 
-def test_a_node_of_a_group_that_has_just_joined_keeps_its_pod(buying: Buying) -> None:
+READINESS = Taint("readiness.k8s.io/cni-ready", "", "NoSchedule")
+
+
+@pytest.mark.parametrize("taint", [NOT_READY, READINESS])
+def test_a_node_of_a_group_that_has_just_joined_keeps_its_pod(buying: Buying, taint: Taint) -> None:
     buying.wait_for_nodes(*big_pods(1))
     with_group(buying, of_group("i-new"))
     state = buying.states.state
-    fresh = node("b", taints=(NOT_READY,), pool="", labels={})
+    fresh = node("b", taints=(taint,), pool="", labels={})
     buying.states.state = replace(
         state, nodes=(*state.nodes, fresh), joined={**state.joined, "i-new": "b"}
     )
@@ -588,7 +592,9 @@ def test_instances_that_karpenter_launches_take_pods_before_they_join(buying: Bu
     assert len(buying.run().launched) == 2
 
 
-@pytest.mark.parametrize("taint", [NOT_READY, Taint("example.com/agent", "", "NoSchedule")])
+@pytest.mark.parametrize(
+    "taint", [NOT_READY, READINESS, Taint("example.com/agent", "", "NoSchedule")]
+)
 def test_a_node_of_karpenter_that_has_just_joined_keeps_its_pod(
     buying: Buying, taint: Taint
 ) -> None:

@@ -16,6 +16,7 @@ from leeway.headroom.pause_pods import (
     deployment_object,
     priority_class_object,
 )
+from leeway.manifests.node_pool import check_annotation
 from leeway_cli.adopt.plan import read_objects
 from leeway_cli.adopt.settings.objects import is_limited
 
@@ -304,6 +305,7 @@ BY_DRAIN = [
 LAUNCHED = {"leeway.sh/launched": "true"}
 UNREGISTERED = {"key": "karpenter.sh/unregistered", "effect": "NoExecute"}
 REGISTERS = {"karpenter.sh/registered": "true"}
+NOTES = {"karpenter.sh/do-not-disrupt": "true", "example.com/owner": "shop"}
 RESTRICTED = "node-restriction.kubernetes.io/team"
 NODE_GROUP = {"eks.amazonaws.com/nodegroup": "web"}
 OF_KUBERNETES = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
@@ -315,7 +317,7 @@ BY_CAPACITY_ON_ITS_OWN = [
     *BY_CAPACITY,
     metadata(labels={"pool": "gpu"}),
     {
-        **metadata(labels={**REGISTERS, RESTRICTED: "a"}),
+        **metadata(labels={**REGISTERS, RESTRICTED: "a"}, annotations=NOTES),
         **spec(taints=[{**TEAM, "value": "b"}, DOWN]),
     },
 ]
@@ -337,6 +339,9 @@ NOT_BY_CAPACITY_ON_ITS_OWN = [
     {**metadata(labels=REGISTERS), **spec(taints=[TEAM, OF_KUBERNETES])},
     metadata(labels={**REGISTERS, EXCLUDE: "true"}),
     metadata(labels={**REGISTERS, **NODE_GROUP}),
+    metadata(annotations=NOTES),
+    metadata(labels=REGISTERS, annotations={"node.alpha.kubernetes.io/ttl": "0"}),
+    metadata(labels=REGISTERS, annotations={"theirs": None}),
 ]
 NOT_BY_CAPACITY = [
     *NOT_BY_CAPACITY_ON_ITS_OWN,
@@ -353,6 +358,29 @@ NOT_BY_CAPACITY = [
 ]
 
 
+ANNOTATIONS = (
+    "karpenter.sh/do-not-consolidate",
+    "cluster-autoscaler.kubernetes.io/scale-down-disabled",
+    "plain",
+    "example.com/kubernetes.io",
+    "mykubernetes.io/a",
+    "kubernetes.io/a",
+    "volumes.kubernetes.io/controller-managed-attach-detach",
+    "alpha.kubernetes.io/provided-node-ip",
+    "readiness.k8s.io/a",
+    "eks.amazonaws.com/nodeclass-hash",
+    "leeway.sh/attempt",
+)
+
+
+def accepted(key: str) -> bool:
+    """Whether a manifest may name an annotation, or a retirement writes it."""
+    try:
+        return check_annotation(key) == key
+    except ValueError:
+        return key.startswith("leeway.sh/")
+
+
 @pytest.fixture(scope="module")
 def node(live: Live) -> str:
     (name,) = live.add_nodes(next(NUMBERS), team="ml")
@@ -362,7 +390,8 @@ def node(live: Live) -> str:
 def fresh(live: Live, node: str, taints: Sequence[object] = (), **labels: str) -> None:
     """Reset the node: with the taint and annotation of a team, without those of Leeway."""
     keys = (EXCLUDE, "leeway.sh/retiring", "pool", *REGISTERS, RESTRICTED, *LAUNCHED, *NODE_GROUP)
-    notes = dict.fromkeys(("leeway.sh/attempt", "leeway.sh/cordoned", "leeway.sh/out-of-service"))
+    marks = ("leeway.sh/attempt", "leeway.sh/cordoned", "leeway.sh/out-of-service")
+    notes = dict.fromkeys((*marks, *NOTES, *ANNOTATIONS))
     body = {
         **metadata(
             labels={**dict.fromkeys(keys), "team": "ml", **labels},
@@ -417,6 +446,15 @@ def test_capacity_sets_up_a_node_once(
         assert denied(merge(client, node, spec(taints=[TEAM])), "leeway-capacity-nodes")
         initialized = metadata(labels={"karpenter.sh/initialized": "true"})
         assert merge(client, node, initialized).status_code == 200
+    fresh(live, node)
+
+
+def test_a_pool_may_have_the_annotations_that_the_policy_admits(live: Live, node: str) -> None:
+    with live.client(eks_token("capacity")) as client:
+        for key in ANNOTATIONS:
+            fresh(live, node, **LAUNCHED)
+            body = metadata(labels=REGISTERS, annotations={key: "true"})
+            assert (merge(client, node, body).status_code == 200) is accepted(key), key
     fresh(live, node)
 
 

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from leeway.capacity_requests import PriceLimit
 from leeway.notices import NoticeKind
 from leeway.policy.rules import SUCCESSOR_TIMEOUT, ChurnCap, ClusterPolicy, OnBlocked, Replacement
-from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT, Controller, Node, Pod
+from leeway.ports.kubernetes_objects import (
+    DO_NOT_CONSOLIDATE,
+    DO_NOT_DISRUPT,
+    Controller,
+    Node,
+    Pod,
+)
 from leeway.retirement.cordon import why_kept
 from leeway.retirement.disruption_budget import LEDGER, DisruptionLedger, read_ledger
 from leeway.retirement.outcome import Outcome, RetirementResult
@@ -171,6 +177,15 @@ def test_a_node_goes_only_with_the_pods_that_were_decided_about(
     why = why_kept(node if protected else free, [WEB] * count, terms, NOTICED)
     too_many = allowed is not None and count > allowed
     assert (why is not None) == (too_many or (protected and (optional or not forced)))
+
+
+@pytest.mark.parametrize(("cause", "kept"), [("Underutilized", True), ("Drifted", False)])
+def test_do_not_consolidate_keeps_a_cordoned_node_from_consolidation(
+    cause: str, kept: bool
+) -> None:
+    node = Node("n", "u", "aws:///z/i-1", True, True, {}, {DO_NOT_CONSOLIDATE: "true"})
+    terms = ReturnTerms(cause=cause, pods=1, optional=True)
+    assert (why_kept(node, [WEB], terms, NOTICED) is not None) is kept
 
 
 CHEAPER = ReturnTerms(cause="Underutilized", pods=1, optional=True)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from leeway.selection.labels import ARCH, CAPACITY_TYPE, INSTANCE, INSTANCE_TYPE, OS, ZONE
+from leeway.selection.labels import ARCH, CAPACITY_TYPE, INSTANCE, INSTANCE_TYPE, OS, TENANCY, ZONE
 from leeway.selection.offers.allocatable import AmiFamily, NodeClass
 from leeway.selection.offers.catalog import (
     ANY,
@@ -239,3 +239,13 @@ def test_windows_does_not_boot_on_arm(catalog: Catalog) -> None:
     assert {kind.labels[ARCH] for kind in found} == {"amd64"}
     arm = Requirements.from_labels({ARCH: "arm64"})
     assert table.matching(arm) == 0
+
+
+def test_every_type_has_shared_tenancy_for_pods_that_select_it(catalog: Catalog) -> None:
+    table = catalog.for_node_class(NodeClass())
+    shared, dedicated = (
+        Requirements([Requirement.of(TENANCY, "In", [value])]) for value in ("default", "dedicated")
+    )
+    assert table.matching(shared) == table.matching(Requirements())
+    assert not table.matching(dedicated)
+    assert table.type(0).labels[TENANCY] == "default"

@@ -70,6 +70,8 @@ def explain_pod(name: str, now: Situation) -> PodPlan:
     """
     pods = {pod.name: pod for pod in now.waiting}
     pod = pods[name]
+    if pod.spec.unmet is not None:
+        return PodPlan(name, reason=pod.spec.unmet)
     plan = _plan(now.waiting, now, now.pools)
     for placement in plan.existing:
         if name in placement.pods:

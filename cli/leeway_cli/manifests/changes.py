@@ -1,7 +1,8 @@
 """Plans and makes changes of stored manifests, and prints them."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from leeway import __version__
 from leeway.manifests.configuration import StoredManifest
+from leeway.manifests.node_pool import NodePool
 from leeway.table import RecordChanged
 
 from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from leeway.pool_pauses import PoolRecord
 
 CLUSTER = "cluster.leeway.sh"
+NODE_CLASS = "ec2nodeclass.karpenter.k8s.aws"
 
 
 class Change(StrEnum):
@@ -122,6 +125,53 @@ def check_names(written: Iterable["Written"], cluster: str) -> None:
             )
 
 
+_PLACEHOLDER = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
+
+
+def check_no_placeholders(written: Iterable["Written"]) -> None:
+    """Check that no value is a variable that a shell or envsubst was to replace, as in Karpenter's
+    examples. User data and annotations may have such texts.
+
+    Raises:
+        BadInputError: a value has one.
+    """
+    for one in written:
+        for path, text in _texts(json.loads(one.original or one.body)):
+            if found := _PLACEHOLDER.search(text):
+                raise BadInputError(
+                    f"{one.source}:{one.line}: {one.title}: {path}: expected a value, got "
+                    f"{found[0]}. Replace it first, for example with envsubst."
+                )
+
+
+def _texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield each text of a document with its path."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            if key not in {"annotations", "userData"}:
+                yield from _texts(each, f"{path}.{key}" if path else key)
+                yield path, key
+    elif isinstance(value, list):
+        for number, each in enumerate(value):
+            yield from _texts(each, f"{path}[{number}]")
+
+
+def pools_without_classes(
+    stored: Iterable[StoredManifest], written: Sequence["Written"]
+) -> Iterator[tuple[str, str]]:
+    """Yield the written pools that name a node class without a manifest, with its name."""
+    classes = {one.name for one in stored if one.resource == NODE_CLASS}
+    classes |= {one.name for one in written if one.kind.resource == NODE_CLASS}
+    for one in written:
+        if isinstance(one.manifest, NodePool):
+            spec = one.manifest.spec.template.spec
+            named = "node_class_ref" in spec.model_fields_set
+            if named and spec.node_class_ref.name not in classes:
+                yield one.name, spec.node_class_ref.name
+
+
 def stored_manifests(stack: Stack, cluster: str) -> tuple[StoredManifest, ...]:
     """Read a cluster's manifests.
 
@@ -132,13 +182,11 @@ def stored_manifests(stack: Stack, cluster: str) -> tuple[StoredManifest, ...]:
         return stack.manifests().of(cluster)
 
 
-def plan_changes(stack: Stack, cluster: str, written: Iterable["Written"]) -> list[PlannedChange]:
-    """Compare manifests with the stored ones.
-
-    Raises:
-        CannotBeDoneError: the table cannot be read.
-    """
-    stored, now = stored_manifests(stack, cluster), datetime.now(UTC)
+def plan_changes(
+    stored: Sequence[StoredManifest], written: Iterable["Written"]
+) -> list[PlannedChange]:
+    """Compare manifests with the stored ones."""
+    now = datetime.now(UTC)
     return [plan_change(one, stored, now) for one in written]
 
 

@@ -57,13 +57,28 @@ def apply(
 
     from leeway.manifests.node_pool import pools_without_limits
 
-    from leeway_cli.manifests.changes import apply_changes, check_names, plan_changes, print_changes
+    from leeway_cli.manifests.changes import (
+        apply_changes,
+        check_names,
+        check_no_placeholders,
+        plan_changes,
+        pools_without_classes,
+        print_changes,
+        stored_manifests,
+    )
 
     check_names(written, cluster)
+    check_no_placeholders(written)
     _check_user_data(written)
     found = find_stack(stack)
     found.warn_if_unmanaged(cluster)
-    planned = plan_changes(found, cluster, written)
+    stored = stored_manifests(found, cluster)
+    planned = plan_changes(stored, written)
+    for pool, node_class in pools_without_classes(stored, written):
+        write_stderr(
+            f"warning: pool {pool} names the EC2NodeClass {node_class}, which has no manifest: its "
+            "nodes get the defaults of the Cluster manifest"
+        )
     for one in pools_without_limits(each.manifest for each in written):
         write_stderr(
             f"warning: pool {one} has no spec.limits: only spec.launches.usdPerHour of the Cluster "
@@ -165,11 +180,11 @@ def diff(
         raise BadInputError("--filename: expected at least one file, folder or -.")
     written = read_files(files).written
 
-    from leeway_cli.manifests.changes import check_names, plan_changes
+    from leeway_cli.manifests.changes import check_names, plan_changes, stored_manifests
 
     check_names(written, cluster)
     try:
-        planned = plan_changes(find_stack(stack), cluster, written)
+        planned = plan_changes(stored_manifests(find_stack(stack), cluster), written)
     except CannotBeDoneError as error:
         raise DiffFailedError(str(error), error.details) from error
     lines = [

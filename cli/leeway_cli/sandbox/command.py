@@ -193,12 +193,15 @@ def fire(
         stdout_console().print(f"invoked {', '.join(functions) or 'no function'}")
 
 
-@app.command(help=f"Replace the faults of the sandbox. Without FAULT, remove all.\n\n\b\n{FORMS}")
+@app.command(help=f"Replace the faults of the sandbox, or remove all.\n\n\b\n{FORMS}")
 def faults(
     words: Annotated[list[str] | None, typer.Argument(metavar="FAULT")] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Remove all faults.")] = False,
     state_dir: StateDirOption = None,
 ) -> None:
-    """Replace the faults of the sandbox."""
+    """Replace the faults of the sandbox, or remove all."""
+    if clear is bool(words):
+        raise BadInputError("FAULT: expected at least one fault, or --clear to remove all.")
     settings = read_faults(words or ())
     with running_sandbox(state_dir) as sandbox:
         settings.apply(sandbox)

@@ -53,12 +53,16 @@ def select(
 
     Pods are placed on the nodes of --nodes first. Without --pods, nodes are selected for those pods
     of --nodes that have no node.
+
+    Exit codes: 0 every pod gets a node, 1 pods get none, 2 bad input.
     """
     plan = _plan(files or (), pods or (), nodes or (), replicas or (), sandbox, region, stack)
     if output is Format.JSON:
         print_json(as_data(plan))
     else:
         _print_plan(plan)
+    if plan.unschedulable:
+        raise typer.Exit(1)
 
 
 def _plan(

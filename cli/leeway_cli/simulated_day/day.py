@@ -1,13 +1,13 @@
-"""Simulates a day of a cluster, minute by minute, with Leeway's pure decisions.
+"""Simulates a day of a cluster, minute by minute, with Leeway's pure decisions or those of others.
 
 In each minute EC2 interrupts Spot nodes, controllers create and end pods, drains evict, a scheduler
-binds, the packing of provision_nodes launches nodes, and decide_returns gives nodes back. A
-decision acts only if the next one, a minute later, confirms it.
+binds, and then somebody launches nodes and gives nodes back.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Protocol
 
 from leeway.disruption.decide import decide_returns
 from leeway.disruption.rules import Cause
@@ -15,7 +15,7 @@ from leeway.disruption.snapshot import MovablePod, NodeReturn, OwnNode, Snapshot
 from leeway.policy.rules import SUCCESSOR_TIMEOUT, UNAVAILABLE_FOR
 from leeway.selection.labels import SPOT
 from leeway.selection.offers.catalog import Unavailable
-from leeway.selection.packing.plan import Plan, PlannedNode
+from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.planning import Effort, pack
 from leeway.selection.packing.supply import Candidate, Supply
 
@@ -40,32 +40,52 @@ HOURS_TO_INTERRUPTION = 40
 """Mean hours of a Spot node until it is interrupted. EC2 interrupts far less often."""
 
 
-def simulate(options: Options, show: Callable[[Moment], None] = lambda _: None) -> Record:
+class Decisions(Protocol):
+    """Who decides about the nodes of a cluster during one day."""
+
+    def may_drain(self, cluster: Cluster, one: Machine) -> bool:
+        """Whether the drain of a node that retires may begin: its successor is there."""
+        ...
+
+    def launch(self, cluster: Cluster) -> None:
+        """Launch nodes for pods without a place."""
+        ...
+
+    def give_back(self, cluster: Cluster) -> None:
+        """Retire nodes that are not needed."""
+        ...
+
+
+def simulate(
+    options: Options,
+    show: Callable[[Moment], None] = lambda _: None,
+    decisions: Decisions | None = None,
+) -> Record:
     """Simulate a day; call `show` after each minute."""
     record = Record()
-    for cluster in minutes(options):
+    for cluster in minutes(options, decisions):
         record = cluster.record
         show(record.moments[-1])
     return record
 
 
-def minutes(options: Options) -> Iterator[Cluster]:
-    """Simulate a day; yield its cluster, always the same object, after each minute."""
+def minutes(options: Options, decisions: Decisions | None = None) -> Iterator[Cluster]:
+    """Simulate a day with somebody's decisions, Leeway's by default; yield its cluster, always the
+    same object, after each minute."""
     cluster = Cluster(options)
-    plan: Plan | None = None
-    proposed: Proposed = {}
+    by = decisions or Leeway()
     for minute in range(options.start, options.start + options.minutes):
         cluster.minute = minute
         _reclaim(cluster)
         if options.interruptions:
             _interrupt(cluster)
         cluster.controllers.run(minute, cluster.machines)
-        _drain(cluster, plan)
+        _drain(cluster, by)
         pending, machines = cluster.controllers.pending, [*cluster.machines.values()]
         cluster.controllers.pending = bind_pending(pending, machines, minute)
-        plan = launch(cluster)
+        by.launch(cluster)
         if options.gives_back:
-            proposed = give_back(cluster, proposed)
+            by.give_back(cluster)
         cluster.record.moments.append(_moment(cluster))
         yield cluster
 
@@ -90,13 +110,13 @@ def _interrupt(cluster: Cluster) -> None:
             cluster.controllers.evict(pod, one, cluster.minute, lost=True)
 
 
-def _drain(cluster: Cluster, plan: Plan | None) -> None:
+def _drain(cluster: Cluster, by: Decisions) -> None:
     """Evict within PodDisruptionBudgets the pods of nodes that retire; end nodes without pods."""
     for one in [*cluster.machines.values()]:
         if one.retirement is None or one.reclaimed_at is not None:
             continue
         if not one.retirement.draining:
-            one.retirement.draining = _has_successor(cluster, one, one.retirement, plan)
+            one.retirement.draining = by.may_drain(cluster, one)
         if one.retirement.draining:
             if not one.pods:
                 del cluster.machines[one.name]
@@ -104,22 +124,6 @@ def _drain(cluster: Cluster, plan: Plan | None) -> None:
                 if cluster.controllers.allows_eviction(pod):
                     cluster.controllers.evict(pod, one, cluster.minute, lost=False)
                     cluster.record.moved += 1
-
-
-def _has_successor(
-    cluster: Cluster, one: Machine, retirement: Retirement, plan: Plan | None
-) -> bool:
-    """Whether all pods of a node have a place on Ready nodes, or have waited long enough."""
-    if (cluster.minute - retirement.began) * MINUTE >= SUCCESSOR_TIMEOUT:
-        return True
-    placed = {
-        name
-        for placement in (plan.existing if plan is not None else ())
-        if placement.node in cluster.machines
-        and cluster.machines[placement.node].is_open(cluster.minute)
-        for name in placement.pods
-    }
-    return one.pods.keys() <= placed
 
 
 def _moment(cluster: Cluster) -> Moment:
@@ -162,41 +166,113 @@ def check_return(cluster: Cluster, one: Machine, cause: Cause) -> Iterator[str]:
 BOOT = (1, 3)
 """The least and the most minutes from a launch until its node is Ready."""
 
+
+def start(
+    cluster: Cluster,
+    chosen: Candidate,
+    offered: Supply,
+    pods: Collection[SimulatedPod],
+    replaces: Iterable[str] = (),
+) -> Machine:
+    """Launch a node of an offering for pods, in place of the nodes on which they still run."""
+    ready = cluster.minute + cluster.dice.randint(*BOOT)
+    number = len(cluster.record.launched)
+    machine = Machine(
+        name=f"ip-10-0-{number // 200}-{number % 200 + 10}",
+        offering=chosen,
+        labels=offered.labels(offered.candidates.index(chosen)),
+        launched_at=cluster.minute,
+        ready_at=ready,
+        quiet_since=ready,
+        free=chosen.type.allocatable,
+    )
+    cluster.machines[machine.name] = machine
+    cluster.record.launched.append(
+        Launched(
+            minute=cluster.minute,
+            node=machine.name,
+            kind=machine.kind,
+            pods=len(pods),
+            lost=sum(one.lost for one in pods),
+            moved=sum(one.moved and not one.node for one in pods),
+            replaces=frozenset(replaces),
+            requested=cluster.requested(chosen.pool),
+        )
+    )
+    return machine
+
+
+def chosen_by_ec2(
+    cluster: Cluster, pool: str, types: Sequence[str], cheapest: Candidate, offered: Supply
+) -> Candidate:
+    """Return what EC2 launches for a request of these types, the cheapest first: for Spot one of
+    the cheapest types in the zone of the cheapest offering."""
+    zone, market = cheapest.offering.zone, cheapest.offering.capacity_type
+    if market != SPOT:
+        return cheapest
+    kind = cluster.dice.choice(types[: cluster.options.choices])
+    for each in offered.candidates:
+        where = (each.offering.zone, each.offering.capacity_type)
+        if (each.pool.name, each.type.name) == (pool, kind) and where == (zone, SPOT):
+            return each
+    return cheapest
+
+
 EFFORT = Effort(improvements=20)
 """provision_nodes makes plans cheaper for a second; a simulated day has many plans."""
 
 
-def launch(cluster: Cluster) -> Plan | None:
-    """Launch nodes for pods without a place: pending ones, and those of nodes that wait for their
-    successor. Return the plan for them; None if every pod has a place."""
-    retiring = [
-        one
-        for one in cluster.machines.values()
-        if one.retirement and one.retirement.replaced and one.reclaimed_at is None
-    ]
-    moving = [pod for one in retiring for pod in one.pods.values()]
-    homeless = {pod.pod.name: pod for pod in (*cluster.controllers.pending, *moving)}
-    if not homeless:
-        return None
-    offered = _offered(cluster, retiring)
-    plan = pack([one.pod for one in homeless.values()], offered, [*cluster.nodes], EFFORT)
-    for planned in plan.launches:
-        machine = _launched(cluster, planned, offered)
-        cluster.machines[machine.name] = machine
-        pods = [homeless[name] for name in planned.pods]
-        cluster.record.launched.append(
-            Launched(
-                minute=cluster.minute,
-                node=machine.name,
-                kind=machine.kind,
-                pods=len(pods),
-                lost=sum(one.lost for one in pods),
-                moved=sum(one.moved and not one.node for one in pods),
-                replaces=frozenset(one.node for one in pods if one.node),
-                requested=cluster.requested(machine.offering.pool),
-            )
-        )
-    return plan
+class Leeway:
+    """The packing of provision_nodes launches nodes, and decide_returns gives nodes back: a
+    decision acts if the next one, a minute later, confirms it."""
+
+    def __init__(self) -> None:
+        self._plan: Plan | None = None
+        self._proposed: Mapping[tuple[str, ...], NodeReturn] = {}
+
+    def may_drain(self, cluster: Cluster, one: Machine) -> bool:
+        """Whether all pods of a node have a place on Ready nodes, or have waited long enough."""
+        began = one.retirement.began if one.retirement else cluster.minute
+        if (cluster.minute - began) * MINUTE >= SUCCESSOR_TIMEOUT:
+            return True
+        placed = {
+            name
+            for placement in (self._plan.existing if self._plan is not None else ())
+            if placement.node in cluster.machines
+            and cluster.machines[placement.node].is_open(cluster.minute)
+            for name in placement.pods
+        }
+        return one.pods.keys() <= placed
+
+    def launch(self, cluster: Cluster) -> None:
+        """Launch nodes for pods without a place: pending ones, and those of nodes that wait for
+        their successor."""
+        retiring = [
+            one
+            for one in cluster.machines.values()
+            if one.retirement and one.retirement.replaced and one.reclaimed_at is None
+        ]
+        moving = [pod for one in retiring for pod in one.pods.values()]
+        homeless = {pod.pod.name: pod for pod in (*cluster.controllers.pending, *moving)}
+        self._plan = None
+        if not homeless:
+            return
+        offered = _offered(cluster, retiring)
+        pods = [one.pod for one in homeless.values()]
+        self._plan = pack(pods, offered, [*cluster.nodes], EFFORT)
+        for planned in self._plan.launches:
+            held = [homeless[name] for name in planned.pods]
+            types = planned.choices[0].instance_types
+            chosen = chosen_by_ec2(cluster, planned.pool, types, planned.cheapest, offered)
+            start(cluster, chosen, offered, held, (one.node for one in held if one.node))
+
+    def give_back(self, cluster: Cluster) -> None:
+        """Decide, and begin what the decision of the minute before proposed too."""
+        decision = decide_returns(snapshot(cluster))
+        for returned in decision.returns:
+            if returned.nodes in self._proposed:
+                begin(cluster, returned)
+        self._proposed = {one.nodes: one for one in decision.returns}
 
 
 def _offered(cluster: Cluster, retiring: list[Machine]) -> Supply:
@@ -208,50 +284,8 @@ def _offered(cluster: Cluster, retiring: list[Machine]) -> Supply:
     return Supply(cluster.pools, catalog(seed, cluster.hour), closed)
 
 
-def _launched(cluster: Cluster, planned: PlannedNode, offered: Supply) -> Machine:
-    chosen = _chosen(cluster, planned, offered)
-    ready = cluster.minute + cluster.dice.randint(*BOOT)
-    number = len(cluster.record.launched)
-    return Machine(
-        name=f"ip-10-0-{number // 200}-{number % 200 + 10}",
-        offering=chosen,
-        labels=offered.labels(offered.candidates.index(chosen)),
-        launched_at=cluster.minute,
-        ready_at=ready,
-        quiet_since=ready,
-        free=chosen.type.allocatable,
-    )
-
-
-def _chosen(cluster: Cluster, planned: PlannedNode, offered: Supply) -> Candidate:
-    """Return what EC2 launches for a request: for Spot one of the cheapest types."""
-    choice, cheapest = planned.choices[0], planned.cheapest
-    if choice.capacity_type != SPOT:
-        return cheapest
-    kind = cluster.dice.choice(choice.instance_types[: cluster.options.choices])
-    zone = cheapest.offering.zone
-    for each in offered.candidates:
-        where = (each.offering.zone, each.offering.capacity_type)
-        if (each.pool.name, each.type.name) == (planned.pool, kind) and where == (zone, SPOT):
-            return each
-    return cheapest
-
-
-Proposed = Mapping[tuple[str, ...], NodeReturn]
-"""The returns of a decision by the nodes that go together."""
-
-
-def give_back(cluster: Cluster, proposed: Proposed) -> Proposed:
-    """Decide, and begin what the decision of the minute before proposed too; return what is
-    proposed now."""
-    decision = decide_returns(snapshot(cluster))
-    for returned in decision.returns:
-        if returned.nodes in proposed:
-            _begin(cluster, returned)
-    return {one.nodes: one for one in decision.returns}
-
-
-def _begin(cluster: Cluster, returned: NodeReturn) -> None:
+def begin(cluster: Cluster, returned: NodeReturn) -> None:
+    """Begin the retirement of nodes."""
     for name in returned.nodes:
         one = cluster.machines[name]
         cluster.record.faults += check_return(cluster, one, returned.cause)
@@ -281,10 +315,12 @@ def snapshot(cluster: Cluster) -> Snapshot:
     """Return the snapshot of a cluster now."""
     machines, options = cluster.machines.values(), cluster.options
     own = [one for one in machines if one.is_ready(cluster.minute)]
+    starting = [one.node() for one in machines if not one.is_ready(cluster.minute)]
     return Snapshot(
         now=MIDNIGHT + cluster.minute * MINUTE,
         own=tuple(_own(cluster, one) for one in own),
-        others=tuple(one.node() for one in machines if not one.is_ready(cluster.minute)),
+        others=tuple(starting),
+        starting=frozenset(one.name for one in starting),
         waiting=tuple(one.pod for one in cluster.controllers.pending),
         pools=cluster.pools,
         catalog=catalog(options.seed, cluster.hour),

@@ -233,10 +233,30 @@ def _check_interfaces(_ec2: Any, _market: Market, pool: Pool) -> None:
             )
         if wanted == "efa-only" and {"AssociatePublicIpAddress", "Ipv6AddressCount"} & one.keys():
             raise InvalidParameterValue("EFA-only network interfaces do not support IP addresses.")
+        if one.get("ConnectionTrackingSpecification"):
+            _check_tracking(one["ConnectionTrackingSpecification"], kind)
     if _efas(pool) > network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0):
         raise InvalidParameterCombination(
             f"Instance type {kind} does not support {_efas(pool)} EFA interfaces."
         )
+
+
+_TIMEOUTS = {
+    "TcpEstablishedTimeout": (60, 432_000),
+    "UdpStreamTimeout": (60, 180),
+    "UdpTimeout": (30, 60),
+}
+"""Seconds. Source: EC2 API reference, "ConnectionTrackingSpecificationRequest"."""
+
+
+def _check_tracking(timeouts: Mapping[str, Any], kind: str) -> None:
+    if INSTANCE_TYPES[kind].get("Hypervisor") != "nitro":
+        raise InvalidParameterValue(
+            f"The instance type {kind} does not support configurable connection tracking"
+        )
+    for name, (least, most) in _TIMEOUTS.items():
+        if not least <= int(timeouts.get(name, least)) <= most:
+            raise InvalidParameterValue(f"Invalid value '{timeouts[name]}' for {name}.")
 
 
 def _efas(pool: Pool) -> int:

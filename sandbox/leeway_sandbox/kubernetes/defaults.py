@@ -86,6 +86,9 @@ _WITH_TEMPLATE = (
 )
 
 
+_DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+
+
 def fill(kind: Kind, obj: Object) -> None:
     """Omit the values that the server omits, and set the defaults of a kind, in place."""
     schema.omit_zeros(kind, obj)
@@ -107,11 +110,16 @@ def fill(kind: Kind, obj: Object) -> None:
 
 
 def admit(kind: Kind, obj: Object, store: Store) -> None:
-    """Set the fields of a new object in place: its first status, the priority of a pod."""
+    """Set the fields of a new object in place: its first status, the priority of a pod, the default
+    class of a claim."""
     if kind is registry.POD:
         _admit_pod(obj, store)
     elif kind in _STATUS:
         obj["status"] = dict(_STATUS[kind])
+    if kind is registry.PERSISTENT_VOLUME_CLAIM and "storageClassName" not in obj["spec"]:
+        for one in store.every(registry.STORAGE_CLASS):
+            if (one["metadata"].get("annotations") or {}).get(_DEFAULT_CLASS) == "true":
+                obj["spec"]["storageClassName"] = name_of(one)
 
 
 def _fill_in(obj: Object, defaults: Object) -> None:

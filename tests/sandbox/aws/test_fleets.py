@@ -491,3 +491,17 @@ def test_the_answer_names_windows_as_platform(aws: Sandbox) -> None:
     )
     answer = _create(aws, template(aws, ImageId=windows), overrides(aws, "m5.large"))
     assert answer["Instances"][0]["Platform"].lower() == "windows"
+
+
+@pytest.mark.parametrize(
+    ("kind", "seconds", "refused"),
+    [("m5.large", 45, False), ("m5.large", 61, True), ("m4.large", 45, True)],
+)
+def test_timeouts_of_connections_need_the_nitro_system_and_have_bounds(
+    aws: Sandbox, kind: str, seconds: int, refused: bool
+) -> None:
+    tracking = {"ConnectionTrackingSpecification": {"UdpTimeout": seconds}}
+    tracked = template(aws, NetworkInterfaces=[{"DeviceIndex": 0, **tracking}])
+    answer = _create(aws, tracked, overrides(aws, kind, zones=("us-east-1a",)))
+    assert codes(answer) == (["InvalidParameterValue"] if refused else [])
+    assert len(launched(answer)) == (0 if refused else 1)

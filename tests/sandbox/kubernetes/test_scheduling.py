@@ -103,6 +103,54 @@ def test_a_pod_waits_for_its_volume_claim(cluster: Live) -> None:
         lambda: cluster.api.get(f"{PODS}/claimant").json()["status"]["phase"] == "Running"
     )
     assert 'persistentvolumeclaim "promised" not found' in text
+    bound = cluster.api.get(f"{claims}/promised").json()
+    assert bound["spec"]["storageClassName"] == "gp3"
+    assert bound["metadata"]["annotations"]["pv.kubernetes.io/bind-completed"] == "yes"
+
+
+@pytest.mark.parametrize(
+    ("name", "claim", "deleted", "said"),
+    [
+        ("deleting", {}, True, 'persistentvolumeclaim "deleting" is being deleted'),
+        ("classless", {"storageClassName": "gone"}, False, "unbound immediate PersistentVolume"),
+        (
+            "elsewhere",
+            {"volumeName": "nowhere", "storageClassName": ""},
+            False,
+            "unbound immediate",
+        ),
+    ],
+)
+def test_a_pod_with_a_claim_that_cannot_be_met_stays_pending(
+    cluster: Live, name: str, claim: dict[str, Any], deleted: bool, said: str
+) -> None:
+    claims = "/api/v1/namespaces/default/persistentvolumeclaims"
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    kept = ["example.com/kept"]
+    cluster.create(claims, {"metadata": {"name": name, "finalizers": kept}, "spec": spec | claim})
+    if deleted:
+        cluster.api.delete(f"{claims}/{name}")
+    pod = bare_pod(f"with-{name}")
+    pod["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]
+    cluster.create(PODS, pod)
+    assert said in phase_of(cluster, f"with-{name}")["message"]
+
+
+def test_a_claim_is_bound_to_the_volume_it_names_and_lost_without_it(cluster: Live) -> None:
+    claims = "/api/v1/namespaces/default/persistentvolumeclaims"
+    amounts = {"accessModes": ["ReadWriteOnce"]}
+    size = {"resources": {"requests": {"storage": "1Gi"}}, "volumeName": "by-hand"}
+    cluster.create(claims, {"metadata": {"name": "named"}, "spec": {**amounts, **size}})
+    csi = {"csi": {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-1"}}
+    made = {**amounts, **csi, "capacity": {"storage": "1Gi"}}
+    cluster.create("/api/v1/persistentvolumes", {"metadata": {"name": "by-hand"}, "spec": made})
+
+    def phase() -> str:
+        return str(cluster.api.get(f"{claims}/named").json()["status"]["phase"])
+
+    cluster.until(lambda: phase() == "Bound")
+    cluster.api.delete("/api/v1/persistentvolumes/by-hand")
+    cluster.until(lambda: phase() == "Lost")
 
 
 def test_spread_keeps_zones_even(cluster: Live) -> None:

@@ -2,7 +2,7 @@
 launch hook. An instance that Leeway launched and that never joins is terminated.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -49,7 +49,7 @@ INSTANCE_NOT_TERMINATED = ReasonCode(
 )
 NODE_LABELS_REFUSED = ReasonCode(
     "NodeLabelsRefused",
-    "Leeway could not add the labels and taints of the node: {error}.",
+    "Leeway could not add the labels, annotations and taints of the node: {error}.",
     "nodes-are-not-ready",
 )
 
@@ -251,7 +251,7 @@ class AdmitNode:
     def _observe(
         self, check: NodeCheck, record: Admission
     ) -> tuple[NodeCheck, tuple[Reason, ...] | None]:
-        """Read the node and add its labels and taints. Returns the conditions that the node does
+        """Read the node and add what its pool has. Returns the conditions that the node does
         not meet, None if it could not be read."""
         try:
             check = self._with_manufacturers(check, record)
@@ -259,12 +259,14 @@ class AdmitNode:
         except API_ERRORS as error:
             return replace(check, problem=f"{type(error).__name__}: {error}"), None
         expected = ExpectedNode(check.manufacturers or (), record.startup_taints)
-        added = record.taints if node is not None and REGISTERED not in node.labels else ()
+        registers = node is not None and REGISTERED not in node.labels
+        added = record.taints if registers else ()
         unmet = unmet_conditions(_observed(node, added), expected)
         if node is not None and record.launch is not None:
             if not check.join_counted:
                 check = replace(check, join_counted=self._pools.count_join(record, record.launch))
-            unmet += self._set_up(node, record, added, is_ready=not unmet)
+            notes = record.annotations if registers else {}
+            unmet += self._set_up(node, record, added, notes, is_ready=not unmet)
         return replace(check, unmet=unmet, problem=""), unmet
 
     def _with_manufacturers(self, check: NodeCheck, record: Admission) -> NodeCheck:
@@ -293,21 +295,31 @@ class AdmitNode:
         return replace(check, node=node.name, node_uid=node.uid, joined_at=joined_at), node
 
     def _set_up(
-        self, node: Node, record: Admission, taints: Sequence[Taint], *, is_ready: bool
+        self,
+        node: Node,
+        record: Admission,
+        taints: Sequence[Taint],
+        annotations: Mapping[str, str],
+        *,
+        is_ready: bool,
     ) -> tuple[Reason, ...]:
-        """Put the labels and taints of a pool on a launched node; returns why that failed.
+        """Put the labels, annotations and taints of a pool on a launched node; returns why that
+        failed.
 
-        Taints are added once, with the label REGISTERED: whoever removes a startup taint does not
-        find it again. The label INITIALIZED says that the node is ready for pods.
+        Annotations and taints are added once, with the label REGISTERED: whoever removes a startup
+        taint, or the annotation that protects a node, does not find it again. The label INITIALIZED
+        says that the node is ready for pods.
         """
         states = JOINED if is_ready else {REGISTERED: JOINED[REGISTERED]}
         labels = {**record.labels, **states, LAUNCHED: "true"}
         gated = any(one.key == UNREGISTERED for one in node.taints)
-        if not (taints or gated) and all(node.labels.get(k) == v for k, v in labels.items()):
+        if not (taints or annotations or gated) and all(
+            node.labels.get(k) == v for k, v in labels.items()
+        ):
             return ()
         cluster = self._open_cluster(record.facts.cluster)
         try:
-            done = cluster.set_up(node, labels, taints, (UNREGISTERED,))
+            done = cluster.set_up(node, labels, taints, (UNREGISTERED,), annotations)
         except (ClusterUnavailable, ClusterRefused) as error:
             return (NODE_LABELS_REFUSED(error=clause(error)),)
         gone = "the Node was deleted or created again meanwhile"

@@ -16,6 +16,7 @@ from leeway.admission.record import Admission, AdmissionResult, Launch
 from leeway.instances.observed import ObservedInstance
 from leeway.instances.owners import OwnerKind
 from leeway.reasons import Reason, ReasonCode
+from leeway.selection.labels import READINESS, UNINITIALIZED
 
 NODE_ADMITTED = ReasonCode("NodeAdmitted", "The node is ready for pods.")
 INSTANCE_POOLED = ReasonCode(
@@ -136,7 +137,8 @@ class ObservedNode:
 def unmet_conditions(node: ObservedNode | None, expected: ExpectedNode) -> tuple[Reason, ...]:
     """Return the conditions that a node does not meet; empty if it is ready for pods.
 
-    `node` is the result of a fresh read; None if no node has joined for the instance.
+    `node` is the result of a fresh read; None if no node has joined for the instance. Source of the
+    taints: Karpenter, "Initialization".
     """
     if node is None:
         return (NODE_NOT_JOINED(),)
@@ -147,7 +149,9 @@ def unmet_conditions(node: ObservedNode | None, expected: ExpectedNode) -> tuple
         if not _is_allocatable(device, node.devices)
     )
     unmet.extend(
-        STARTUP_TAINT_PRESENT(taint=key) for key in expected.startup_taints if key in node.taints
+        STARTUP_TAINT_PRESENT(taint=key)
+        for key in dict.fromkeys(node.taints)
+        if key in expected.startup_taints or key == UNINITIALIZED or key.startswith(READINESS)
     )
     return tuple(unmet)
 

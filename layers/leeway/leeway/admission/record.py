@@ -55,7 +55,7 @@ class Admission(BaseModel):
     - `version`: counts writes (the optimistic lock).
     - `attempt`: counts starts of `admit_node`.
     - `launch`: the launch that it is from, None for an instance that Leeway did not launch.
-    - `labels`, `taints`: labels and taints that Leeway adds to the node, once it has joined.
+    - `labels`, `annotations`, `taints`: those that Leeway adds to the node, once it has joined.
     - `startup_taints`: keys of taints that other controllers remove before the node is ready.
     - `hooks`: the lifecycle hooks that wait for the admission; may be empty.
     - `answer`: the answer for the hooks, None until the admission has ended or if it gives none.
@@ -76,6 +76,7 @@ class Admission(BaseModel):
     hooks: tuple[LifecycleHook, ...] = ()
     launch: Launch | None = None
     labels: Mapping[str, str] = Field(default_factory=dict)
+    annotations: Mapping[str, str] = Field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     startup_taints: tuple[str, ...] = ()
     answer: HookResult | None = None
@@ -128,6 +129,7 @@ class AdmissionRequest:
     hook: LifecycleHook | None = None
     launch: Launch | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     startup_taints: tuple[str, ...] = ()
     into_pool: bool = False
@@ -151,6 +153,7 @@ def repeated_launch_request(stored: Admission, now: datetime) -> AdmissionReques
         reason=stored.reason,
         launch=stored.launch,
         labels=stored.labels,
+        annotations=stored.annotations,
         taints=stored.taints,
         startup_taints=stored.startup_taints,
     )
@@ -223,6 +226,7 @@ def _new_record(request: AdmissionRequest, facts: InstanceFacts, attempt: int) -
         hooks=(request.hook,) if request.hook else (),
         launch=request.launch,
         labels=dict(request.labels),
+        annotations=dict(request.annotations),
         taints=request.taints,
         startup_taints=request.startup_taints,
         into_pool=request.into_pool,

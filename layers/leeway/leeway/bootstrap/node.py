@@ -4,7 +4,7 @@ All of them are validated here, before they reach a script or a document."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv6Network, ip_network
 from typing import Any
 
@@ -238,6 +238,7 @@ class NodeTemplate:
     pool: Pool
     kubelet: KubeletSettings
     user_data: str = ""
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +273,8 @@ def templates_of(manifests: Iterable[Manifest]) -> tuple[NodeTemplate, ...]:
         node_class = classes.get(manifest.spec.template.spec.node_class_ref.name)
         kubelet = manifest.kubelet() or (node_class and node_class.spec.kubelet)
         user_data = (node_class and node_class.spec.user_data) or ""
-        found.append(NodeTemplate(pool, kubelet or KubeletSettings(), user_data))
+        annotations = manifest.spec.template.metadata.annotations
+        found.append(NodeTemplate(pool, kubelet or KubeletSettings(), user_data, annotations))
     return tuple(found)
 
 

@@ -112,8 +112,9 @@ interrupted the most, would be launched again and again. Source: Karpenter docum
 consolidation"."""
 
 GROUPS = (2, 3, 4, 5, 6, 8, 10, 13, 17, 22, 29, 38, 50, 65, 85, 100)
-"""How many nodes of a pool, or of one type in it, one node may replace together. Whether it can is
-not monotone (three nodes may save where two do not), so each size is drafted: no bisection."""
+"""How many nodes of all pools, of a pool, or of one type in it, one node may replace together.
+Whether it can is not monotone (three nodes may save where two do not), so each size is drafted: no
+bisection."""
 
 MOST_OF_TYPE = 10
 """How many nodes of one type are drafted together: drafts take time, and the next run goes on."""
@@ -162,7 +163,12 @@ class Replacements:
 
     def _keep(self, one: OwnNode) -> None:
         """Keep a node that was examined, unless a better reason is known."""
-        self.kept.setdefault(one.name, reasons.NOTHING_CHEAPER(node=one.name, pods=len(one.pods)))
+        why = reasons.NOTHING_CHEAPER(node=one.name, pods=len(one.pods))
+        if closed := self.moving.closed:
+            why = why.and_then(
+                f"Nodes that start, or are inside their consolidateAfter, take none: {closed}."
+            )
+        self.kept.setdefault(one.name, why)
 
     def _in_turn(self, known: Sequence[_Draft]) -> Sequence[_Draft]:
         """Return the drafts that are simulated now: the best one, and others that change with the
@@ -328,16 +334,29 @@ def _groups(
         if most[one.pool]:
             found[(one.name,)] = [one]
     for alike, largest in _alike(candidates):
-        left = most[alike[0].pool]
-        own = alike[: min(left, in_all or left, largest)]
+        own = _allowed(alike, most, in_all)[:largest]
         for group in (own[:size] for size in GROUPS if size <= len(own)):
             found[tuple(one.name for one in group)] = group
     return found.values()
 
 
-def _alike(candidates: Iterable[OwnNode]) -> Iterator[tuple[list[OwnNode], int]]:
-    """Yield the nodes of each pool, those of one type, and those of one type in one zone, each in
-    the given order, and how many of them are drafted together at most.
+def _allowed(
+    nodes: Iterable[OwnNode], most: Mapping[str, int], in_all: int | None
+) -> list[OwnNode]:
+    """Return the first nodes that may go together."""
+    left, found = dict(most), list[OwnNode]()
+    for one in nodes:
+        if len(found) == in_all:
+            break
+        if left[one.pool]:
+            left[one.pool] -= 1
+            found.append(one)
+    return found
+
+
+def _alike(candidates: Sequence[OwnNode]) -> Iterator[tuple[list[OwnNode], int]]:
+    """Yield the nodes of all pools, of each pool, those of one type, and those of one type in one
+    zone, each in the given order, and how many of them are drafted together at most.
 
     A pool that grows pod by pod has many small nodes of one type, which one larger node replaces;
     pods that are spread over zones stay in theirs.
@@ -348,8 +367,10 @@ def _alike(candidates: Iterable[OwnNode]) -> Iterator[tuple[list[OwnNode], int]]
         found[(one.pool,)].append(one)
         found[of_type].append(one)
         found[(*of_type, one.zone)].append(one)
+    if sum(len(key) == 1 for key in found) > 1:
+        found[()] = list(candidates)
     for key, nodes in found.items():
-        yield nodes, GROUPS[-1] if len(key) == 1 else MOST_OF_TYPE
+        yield nodes, GROUPS[-1] if len(key) <= 1 else MOST_OF_TYPE
 
 
 def _by_gain(draft: _Draft) -> tuple[float, tuple[str, ...]]:
@@ -448,5 +469,6 @@ def _with(reason: Reason, loose: Collection[str]) -> Reason:
 
 
 def prospect(one: OwnNode) -> tuple[float, str]:
-    """Order candidates by what each saves for each pod that moves, the most first."""
-    return (-(one.price or 0) / (len(one.pods) + 1), one.name)
+    """Order candidates by what each saves for what its disruption costs, the most first. Source:
+    Karpenter, `sortCandidates`."""
+    return (-(one.price or 0) / one.disruption_cost, one.name)

@@ -9,6 +9,7 @@ from leeway.disruption.protection import (
     Allowances,
     against_consolidation,
     may_be_forced,
+    may_move,
     why_not_consolidated,
     why_protected,
 )
@@ -64,9 +65,10 @@ class _Run:
         self.kept: dict[str, Reason] = {}
 
     def replace_outdated(self) -> None:
-        """Replace nodes that have expired or drifted, or whose pool was deleted, the oldest
-        first."""
-        for one in sorted([*self.free, *self.forced], key=lambda each: each.created_at):
+        """Replace nodes that have expired or drifted, or whose pool was deleted: the empty ones
+        first, which have nothing to replace, so that no pod moves to them; then the oldest."""
+        outdated = [*self.free, *self.forced]
+        for one in sorted(outdated, key=lambda each: (bool(each.pods), each.created_at)):
             rules = self._snapshot.rules[one.pool]
             if rules.deleted_at is not None:
                 reason = reasons.POOL_DELETED(node=one.name, pool=one.pool, at=rules.deleted_at)
@@ -131,7 +133,7 @@ class _Run:
         replaced: bool = False,
     ) -> None:
         decided = NodeReturn((one.name,), cause, reason, saving, len(one.pods), replaced)
-        if refused := self._allowances.take(one.pool, cause):
+        if refused := self._allowances.take(one.pool, cause, may_move(one, cause)):
             self.kept[one.name] = refused
             self.waiting.append(decided)
         else:

@@ -15,6 +15,7 @@ from leeway.disruption.protection import (
     Allowances,
     Blocker,
     blockers_of,
+    may_move,
     protections,
     why_protected,
 )
@@ -283,10 +284,10 @@ def _examined_alone(name: str, why: Reason, course: Course) -> tuple[Reason, Ste
 
 def _allowances_after(decision: ReturnDecision, snapshot: Snapshot) -> Allowances:
     """Return what the budgets allow besides the returns of a decision."""
-    allowances, pools = Allowances.of(snapshot), {one.name: one.pool for one in snapshot.own}
+    allowances, nodes = Allowances.of(snapshot), {one.name: one for one in snapshot.own}
     for returned in decision.returns:
-        for name in returned.nodes:
-            allowances.take(pools[name], returned.cause)
+        for one in map(nodes.__getitem__, returned.nodes):
+            allowances.take(one.pool, returned.cause, may_move(one, returned.cause))
     return allowances
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from leeway.disruption.decide import decide_returns
 from leeway.disruption.moves import Moving
 from leeway.disruption.protection import Allowances, blockers_of
+from leeway.disruption.rules import Cause
 from leeway.disruption.snapshot import MovablePod, NodeReturn, OwnNode, ReturnDecision, Snapshot
 from leeway.reasons import Reason
 from leeway.selection.labels import HOSTNAME
@@ -47,7 +48,8 @@ def _without(
     names = {name for one in returns for name in one.nodes}
     gone = [one for one in snapshot.own if one.name in names]
     loose = frozenset().union(*(one.loose for one in returns))
-    plan = Moving(snapshot).without(gone, launch, loose)
+    consolidates = all(one.cause is Cause.UNDERUTILIZED for one in returns)
+    plan = Moving(snapshot).without(gone, launch, loose, consolidates)
     moving = {movable.pod.name: movable for one in gone for movable in one.pods}
     coming = {one.node: [moving[n] for n in one.pods if n in moving] for one in plan.existing}
     own = [

@@ -42,10 +42,34 @@ class Moving:
     snapshot: Snapshot
 
     @cached_property
-    def nodes(self) -> tuple[ExistingNode, ...]:
-        """The nodes that can take pods."""
+    def _open(self) -> tuple[ExistingNode, ...]:
+        """The nodes that can take pods that wait."""
         own = (one.node for one in self.snapshot.own if not one.going)
         return (*own, *self.snapshot.others)
+
+    @cached_property
+    def nodes(self) -> tuple[ExistingNode, ...]:
+        """The same nodes for pods of nodes that are consolidated: some of them are full, with the
+        pods that wait and have their place there."""
+        full = self._full
+        if not full:
+            return self._open
+        plan, specs = self._plan_for_homeless, {pod.name: pod.spec for pod in self.homeless}
+        placed = plan.existing if plan else ()
+        expected = {one.node: [specs[pod] for pod in one.pods] for one in placed}
+        return tuple(
+            one.full(expected.get(one.name, ())) if one.name in full else one for one in self._open
+        )
+
+    @cached_property
+    def closed(self) -> int:
+        """How many nodes take pods that wait, and none of nodes that are consolidated."""
+        return sum(one.name in self._full for one in self._open)
+
+    @cached_property
+    def _full(self) -> frozenset[str]:
+        own = (one.name for one in self.snapshot.own if self.snapshot.is_full(one))
+        return self.snapshot.starting.union(own)
 
     @property
     def offers(self) -> Supply:
@@ -70,14 +94,16 @@ class Moving:
     @cached_property
     def _plan_for_homeless(self) -> Plan | None:
         """Where they go if no further node goes; None if there are none."""
-        nodes = self._without(())
+        nodes = self._without((), self._open)
         return pack(self.homeless, self._nothing, nodes) if self.homeless else None
 
-    @cached_property
-    def _without_place(self) -> frozenset[str]:
-        """The pods that have no place even if no further node goes."""
+    def _to_place(self, full: Collection[str]) -> list[Pod]:
+        """The homeless pods that have their place on nodes which are not full."""
         plan = self._plan_for_homeless
-        return frozenset(one.pod for one in plan.unschedulable) if plan else frozenset()
+        if plan is None:
+            return []
+        placed = {pod for one in plan.existing if one.node not in full for pod in one.pods}
+        return [pod for pod in self.homeless if pod.name in placed]
 
     @cached_property
     def expected(self) -> dict[str, int]:
@@ -85,26 +111,37 @@ class Moving:
         plan = self._plan_for_homeless
         return {one.node: len(one.pods) for one in plan.existing} if plan else {}
 
-    def without(self, gone: Collection[OwnNode], launch: bool, loose: Collection[str] = ()) -> Plan:
+    def without(
+        self,
+        gone: Collection[OwnNode],
+        launch: bool,
+        loose: Collection[str] = (),
+        consolidates: bool = True,
+    ) -> Plan:
         """Plan for the pods of nodes that are gone, on the nodes that stay; with `launch`, on new
         ones too, which are launched while the nodes that go still count against limits.
 
         Nodes that go take no pods, but spreads compare them as long as they exist. The pods keep
-        the preferences that hold where they are, except for those of the pods `loose`.
+        the preferences that hold where they are, except for those of the pods `loose`. Only pods of
+        nodes that are replaced for another reason than consolidation come to nodes that are full
+        for it.
         """
-        placed = [pod for pod in self.homeless if pod.name not in self._without_place]
+        placed = self._to_place(self._full if consolidates else ())
         for one in gone:
             for pod in (movable.pod for movable in one.pods):
                 kept = pod.spec if pod.name in loose else self._as_here(pod.spec, one.node)
                 placed.append(Pod(pod.name, kept))
         offers = self.offers if launch else self._nothing
-        return pack(placed, offers, self._without(gone), effort=SIMULATED)
+        nodes = self._without(gone, self.nodes if consolidates else self._open)
+        return pack(placed, offers, nodes, effort=SIMULATED)
 
-    def _without(self, gone: Collection[OwnNode]) -> tuple[ExistingNode, ...]:
+    def _without(
+        self, gone: Collection[OwnNode], nodes: Iterable[ExistingNode]
+    ) -> tuple[ExistingNode, ...]:
         """The nodes if some are gone: they and those that go anyway take no pods."""
         names = {one.name for one in gone}
         leaving = (one for one in self.snapshot.own if one.going or one.name in names)
-        staying = (one for one in self.nodes if one.name not in names)
+        staying = (one for one in nodes if one.name not in names)
         return (*staying, *(one.node.closed() for one in leaving))
 
     def pays(self, one: OwnNode, broken: int = 0) -> bool:

@@ -9,7 +9,12 @@ from leeway.disruption.moves import Moving
 from leeway.disruption.rules import Cause, ReturnRules
 from leeway.disruption.snapshot import MovablePod, OwnNode, Snapshot
 from leeway.durations import render_duration
-from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT, FOREVER
+from leeway.ports.kubernetes_objects import (
+    DO_NOT_CONSOLIDATE,
+    DO_NOT_DISRUPT,
+    FOREVER,
+    PROTECTS_POD,
+)
 from leeway.reasons import Reason
 from leeway.selection.labels import RESERVED
 
@@ -63,15 +68,17 @@ def protections(one: OwnNode, snapshot: Snapshot) -> Iterator[Blocker]:
         yield Blocker(reasons.NODE_GOES_ALREADY(node=one.name))
     if one.protected:
         yield Blocker(reasons.NODE_IS_PROTECTED(node=one.name, annotation=DO_NOT_DISRUPT))
-    for movable in one.pods:
+    for movable in (*one.pods, *one.staying):
         yield from _protections_by(movable, one, snapshot)
 
 
 def _protections_by(movable: MovablePod, one: OwnNode, snapshot: Snapshot) -> Iterator[Blocker]:
     pod, until = movable.pod.name, movable.protected_until
     if until is not None and snapshot.now < until:
-        reason = reasons.POD_IS_PROTECTED(pod=pod, node=one.name, annotation=DO_NOT_DISRUPT)
+        reason = reasons.POD_IS_PROTECTED(pod=pod, node=one.name, annotation=PROTECTS_POD)
         yield Blocker(reason, until if until < FOREVER else None)
+    if movable.pod.spec.unmet is not None:
+        yield Blocker(reasons.POD_HAS_DEVICES(pod=pod, node=one.name))
     for budget in movable.blocked_by:
         yield Blocker(reasons.POD_IS_BLOCKED(budget=budget, pod=pod, node=one.name))
 
@@ -87,6 +94,9 @@ def against_consolidation(one: OwnNode, snapshot: Snapshot) -> Iterator[Blocker]
     for movable in one.pods:
         if movable.bare:
             yield Blocker(reasons.POD_IS_BARE(pod=movable.pod.name, node=one.name))
+    # Karpenter's v1alpha5 ended empty nodes after ttlSecondsAfterEmpty in spite of the annotation.
+    if not (one.consolidated or rules.only_empty):
+        yield Blocker(reasons.NODE_IS_PROTECTED(node=one.name, annotation=DO_NOT_CONSOLIDATE))
     if rules.after is None:
         yield Blocker(reasons.POOL_NEVER_CONSOLIDATED(pool=one.pool))
         return
@@ -109,7 +119,7 @@ def _lasts(duration: timedelta) -> str:
 @dataclass
 class Allowances:
     """What the budgets of all pools and of the cluster still allow in one run. The budget of the
-    cluster, spec.churn, bounds disruptions of pods: empty nodes do not count."""
+    cluster, spec.churn, bounds disruptions that may move pods (`moves`)."""
 
     now: datetime
     rules: Mapping[str, ReturnRules]
@@ -136,8 +146,7 @@ class Allowances:
 
     def left_in(self, pool: str, cause: Cause) -> int:
         """Return how many more nodes of a pool may be disrupted for a cause."""
-        in_cluster = None if cause is Cause.EMPTY else self.left
-        left = [self.totals.get(pool, 0) if in_cluster is None else in_cluster]
+        left = [self.totals.get(pool, 0) if self.left is None else self.left]
         left += [
             budget.limit(self.totals.get(pool, 0)) - self.disrupted.get(pool, 0)
             for budget in self.rules[pool].budgets
@@ -145,9 +154,9 @@ class Allowances:
         ]
         return max(min(left), 0)
 
-    def exhausted(self, pool: str, cause: Cause) -> Iterator[Blocker]:
+    def exhausted(self, pool: str, cause: Cause, moves: bool = True) -> Iterator[Blocker]:
         """Yield the budgets that allow no further disruption of a pool's node for a cause."""
-        if cause is not Cause.EMPTY and self.left is not None and self.left <= 0:
+        if moves and self.left is not None and self.left <= 0:
             yield Blocker(reasons.CLUSTER_BUDGET_USED())
         disrupted = self.disrupted.get(pool, 0)
         for budget in self.rules[pool].budgets:
@@ -158,19 +167,25 @@ class Allowances:
                 )
                 yield Blocker(reason, budget.ends(self.now))
 
-    def why_not(self, pool: str, cause: Cause) -> Reason | None:
+    def why_not(self, pool: str, cause: Cause, moves: bool = True) -> Reason | None:
         """Return why no further node of a pool may be disrupted for a cause; None if one may."""
-        first = next(self.exhausted(pool, cause), None)
+        first = next(self.exhausted(pool, cause, moves), None)
         return first.reason if first else None
 
-    def take(self, pool: str, cause: Cause) -> Reason | None:
+    def take(self, pool: str, cause: Cause, moves: bool = True) -> Reason | None:
         """Take one disruption of a pool's node; None if it is allowed, else why it is not."""
-        if refused := self.why_not(pool, cause):
+        if refused := self.why_not(pool, cause, moves):
             return refused
         self.disrupted[pool] = self.disrupted.get(pool, 0) + 1
-        if cause is not Cause.EMPTY and self.left is not None:
+        if moves and self.left is not None:
             self.left -= 1
         return None
+
+
+def may_move(one: OwnNode, cause: Cause) -> bool:
+    """Whether pods may move if a node goes. After the cordon, a node that goes because it is empty,
+    or drifted and empty, is kept if a pod has come to it."""
+    return bool(one.pods) or cause not in {Cause.EMPTY, Cause.DRIFTED}
 
 
 def pending_cause(one: OwnNode, snapshot: Snapshot) -> Cause:
@@ -195,7 +210,7 @@ def blockers_of(one: OwnNode, moving: Moving, allowances: Allowances) -> tuple[B
         found += _against_saving(one, moving)
     elif may_be_forced(one, snapshot):
         found = []
-    return (*found, *allowances.exhausted(one.pool, cause))
+    return (*found, *allowances.exhausted(one.pool, cause, may_move(one, cause)))
 
 
 def _against_saving(one: OwnNode, moving: Moving) -> Iterator[Blocker]:

@@ -85,6 +85,11 @@ NODE_IS_PROTECTED = ReasonCode(
 POD_IS_PROTECTED = ReasonCode(
     "PodIsProtected", "Pod {pod} on node {node} has the annotation {annotation}: it is kept."
 )
+POD_HAS_DEVICES = ReasonCode(
+    "PodHasDevices",
+    "Pod {pod} on node {node} has device claims (resourceClaims), and Leeway does not know which "
+    "other node has the devices: the node is kept.",
+)
 POD_IS_BLOCKED = ReasonCode(
     "PodIsBlocked",
     "PodDisruptionBudget {budget} allows no disruption of pod {pod} on node {node} now.",

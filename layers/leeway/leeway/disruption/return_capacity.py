@@ -18,6 +18,7 @@ from leeway.disruption import reasons
 from leeway.disruption.current_launches import CurrentLaunches
 from leeway.disruption.decide import decide_returns
 from leeway.disruption.drift import CurrentLaunch
+from leeway.disruption.protection import may_move
 from leeway.disruption.rules import DELETED_POOLS_STAY_FOR, Cause, ReturnRules
 from leeway.disruption.snapshot import (
     NodeReturn,
@@ -379,7 +380,7 @@ def _terms(
     limit = PriceLimit(decision=min(decision.nodes), below=price)
     return ReturnTerms(
         cause=cause,
-        pods=None if outdated else len(one.pods),
+        pods=None if outdated and may_move(one, cause) else len(one.pods),
         forced=outdated and rules.drain_within is not None,
         saving=decision.saving / len(decision.nodes),
         optional=cause not in {Cause.EXPIRED, Cause.POOL_DELETED},

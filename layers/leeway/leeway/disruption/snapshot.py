@@ -36,12 +36,21 @@ class MovablePod:
 
     `protected_until` is until when an annotation forbids to disrupt it. `blocked_by` are the
     PodDisruptionBudgets that allow no disruption of it now. `bare`: no controller creates it again.
+    `deletion_cost` is that of its annotation.
     """
 
     pod: Pod
     protected_until: datetime | None = None
     blocked_by: tuple[str, ...] = ()
     bare: bool = False
+    deletion_cost: int = 0
+
+    @property
+    def eviction_cost(self) -> float:
+        """What its eviction counts: 1 for most pods, 0 to 10 by its deletion cost and its priority.
+        Source: Karpenter, `EvictionCost`, whose negative costs no order uses."""
+        cost = 1 + self.deletion_cost / 2**27 + self.pod.spec.priority / 2**25
+        return min(max(cost, 0.0), 10.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +60,9 @@ class OwnNode:
     - `node`: the node with all its pods, as selection sees it.
     - `price`: USD per hour of its offering now, None if it is not known.
     - `quiet_since`: when the last of its pods came or went, or the node became Ready.
-    - `protected`: an annotation of the node forbids to disrupt it.
+    - `staying`: the pods of DaemonSets and static ones that forbid to disrupt it.
+    - `protected`: an annotation of the node forbids to disrupt it. Not `consolidated`: one forbids
+      that.
     - `busy`: a pod terminates on it, the scheduler preempts others there for a pod, or it is empty
       and was launched for pods that still wait.
     - `going`: it is being retired, or its instance is interrupted. `gone`: it was given back empty,
@@ -69,8 +80,10 @@ class OwnNode:
     created_at: datetime
     quiet_since: datetime
     pods: tuple[MovablePod, ...] = ()
+    staying: tuple[MovablePod, ...] = ()
     ready: bool = True
     protected: bool = False
+    consolidated: bool = True
     going: bool = False
     gone: bool = False
     busy: bool = False
@@ -81,12 +94,18 @@ class OwnNode:
         """The name of its Node."""
         return self.node.name
 
+    @property
+    def disruption_cost(self) -> float:
+        """1 for the node, and the evictions of its pods. Source: Karpenter, `SavingsRatio`."""
+        return 1 + sum(movable.eviction_cost for movable in self.pods)
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """A cluster at the time `now` (aware, UTC).
 
     - `others`: the nodes that are not Leeway's own, and instances that have not joined yet.
+    - `starting`: the names of nodes that are not initialized. They have room for pods that wait.
     - `waiting`: pods without a node, and those that scheduled headroom will create soon: nodes with
       room for them are needed.
     - `pools`, `catalog`, `unavailable`, `daemons`: what could be launched instead.
@@ -100,6 +119,7 @@ class Snapshot:
     catalog: Catalog
     rules: Mapping[str, ReturnRules]
     others: tuple[ExistingNode, ...] = ()
+    starting: frozenset[str] = frozenset()
     waiting: tuple[Pod, ...] = ()
     unavailable: frozenset[Unavailable] = frozenset()
     daemons: tuple[PodSpec, ...] = ()
@@ -109,6 +129,15 @@ class Snapshot:
     def quiet(self, nodes: Iterable[OwnNode]) -> timedelta:
         """Return for how long no pod has come to any of these nodes or left it."""
         return self.now - max(one.quiet_since for one in nodes)
+
+    def is_full(self, one: OwnNode) -> bool:
+        """Whether a node takes no pods of nodes that are consolidated: it starts, or is inside the
+        consolidateAfter of its pool. Source: Karpenter, `IsUnderConsolidateAfter`."""
+        rules = self.rules.get(one.pool)
+        after = None if rules is None else rules.after
+        return one.name in self.starting or (
+            after is not None and self.now - one.quiet_since < after
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +241,14 @@ def snapshot_of(
             **{m.metadata.name: rules_of(m) for m in read.manifests if isinstance(m, PoolManifest)},
         },
         others=(*(node for name, node in nodes.items() if name not in names), *coming),
+        starting=frozenset(
+            [
+                *(name for name in nodes if name not in read.state.details),
+                *(one.name for one in own_nodes if not one.ready),
+                *(one.name for one in coming),
+                *(read.starting.keys() - making.initialized),
+            ]
+        ),
         waiting=tuple(pod for pod in read.demand.pods if pod.name not in moving),
         unavailable=frozenset(unavailable),
         daemons=tuple(read.state.daemons),
@@ -249,6 +286,10 @@ def _awaited(read: ClusterRead) -> Iterator[str]:
             yield from (one.instance for one in intent.instances)
 
 
+def _forbids(one: MovablePod) -> bool:
+    return one.protected_until is not None or bool(one.blocked_by)
+
+
 class _Nodes:
     """Makes the nodes of Leeway's own."""
 
@@ -273,9 +314,10 @@ class _Nodes:
         self._budgets: dict[str, list[PodBudget]] = defaultdict(list)
         for budget in read.state.budgets:
             self._budgets[budget.namespace].append(budget)
+        self._blocked: dict[tuple[int, bool], tuple[str, ...]] = {}
         self._awaited = frozenset(_awaited(read))
         # By the Nodes themselves: those of the demand have the labels that were promised.
-        self._initialized = frozenset(
+        self.initialized = frozenset(
             one.name for one in read.state.nodes if one.labels.get(INITIALIZED) == "true"
         )
 
@@ -303,8 +345,10 @@ class _Nodes:
             created_at=details.created_at,
             quiet_since=now if details.busy else self._quiet.get(node.name, now),
             pods=tuple(map(self._movable, details.pods)),
-            ready=details.ready and node.name in self._initialized,
+            staying=tuple(filter(_forbids, map(self._movable, details.staying))),
+            ready=details.ready and node.name in self.initialized,
             protected=details.protected,
+            consolidated=details.consolidated,
             going=is_marked(node) or facts.instance in self._retiring,
             gone=facts.instance in self._gone,
             busy=details.busy or awaited,
@@ -312,9 +356,24 @@ class _Nodes:
         )
 
     def _movable(self, one: ObservedPod) -> MovablePod:
-        budgets = self._budgets.get(one.pod.spec.namespace, ())
-        blocked_by = blocking(budgets, one.pod, one.ready)
-        return MovablePod(one.pod, one.protected_until, blocked_by, bare=not one.controller)
+        return MovablePod(
+            one.pod,
+            one.protected_until,
+            self._blocked_by(one),
+            bare=not one.controller,
+            deletion_cost=one.deletion_cost,
+        )
+
+    def _blocked_by(self, one: ObservedPod) -> tuple[str, ...]:
+        """The budgets that block a pod. Equal pods, as of a DaemonSet, have one PodSpec."""
+        spec = one.pod.spec
+        budgets = self._budgets.get(spec.namespace)
+        if not budgets:
+            return ()
+        key = id(spec), one.ready
+        if key not in self._blocked:
+            self._blocked[key] = blocking(budgets, one.pod, one.ready)
+        return self._blocked[key]
 
     def _drift(
         self, node: ExistingNode, facts: InstanceFacts, details: NodeDetails

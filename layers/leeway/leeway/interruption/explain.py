@@ -11,7 +11,7 @@ from leeway.instances.owners import Owner, OwnerKind, owner_of
 from leeway.interruption.reasons import OWNER_RETIRES_NODE, RETIREMENT_SCHEDULED
 from leeway.notices import Notice
 from leeway.policy.rules import VOLUNTARY, Action, ClusterPolicy, Ruling, begins_at, rule
-from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT, Node, Pod
+from leeway.ports.kubernetes_objects import PROTECTS_POD, Node, Pod
 from leeway.reasons import Reason
 from leeway.retirement.decide_replacement import BY_GROUP, ReplacementDecision, decide_replacement
 from leeway.retirement.pods import PodAction, Terms, decide_pod, grace_that_fits, latest_moment
@@ -242,4 +242,4 @@ def _remarks(
     )
     for pod in found.pods:
         if pod.protected_until is not None and notice.time < pod.protected_until:
-            yield f"Pod {pod.key} has the annotation {DO_NOT_DISRUPT}: the retirement waits for it."
+            yield f"Pod {pod.key} has the annotation {PROTECTS_POD}: the retirement waits for it."

@@ -211,9 +211,12 @@ class LightkubeCluster:
         labels: Mapping[str, str],
         taints: Sequence[Taint] = (),
         without: Collection[str] = (),
+        annotations: Mapping[str, str] | None = None,
     ) -> bool:
-        """Label and taint the node by one merge patch."""
-        change = partial(set_up, labels=labels, taints=taints, without=without)
+        """Label, taint and annotate the node by one merge patch."""
+        change = partial(
+            set_up, labels=labels, taints=taints, without=without, annotations=annotations or {}
+        )
         return self._change_node(node.name, change, node.uid)
 
     def label_on_demand(self, node: Node) -> bool:

@@ -14,7 +14,6 @@ from lightkube.utils.quantity import parse_quantity
 
 from leeway.ports.kubernetes import Marks
 from leeway.ports.kubernetes_objects import (
-    DO_NOT_DISRUPT,
     RETIRING,
     Controller,
     Node,
@@ -155,11 +154,10 @@ def _kept_by(meta: ObjectMeta) -> tuple[str, ...]:
 def _protected_until(pod: PodObject) -> datetime | None:
     """Return the end of a pod's protection. Terminating and finished pods are not protected."""
     meta, status = pod.metadata or ObjectMeta(), pod.status
-    annotation = (meta.annotations or {}).get(DO_NOT_DISRUPT, "")
-    if not annotation or meta.deletionTimestamp or (status and status.phase in FINISHED_PHASES):
+    if meta.deletionTimestamp or (status and status.phase in FINISHED_PHASES):
         return None
     started = (status.startTime if status else None) or meta.creationTimestamp
-    return protected_until(annotation, _in_utc(started))
+    return protected_until(meta.annotations, _in_utc(started))
 
 
 def _claims(meta: ObjectMeta, volumes: list[Volume]) -> Iterator[str]:
@@ -284,10 +282,15 @@ def excluded(node: NodeObject) -> Patch | None:
 
 
 def set_up(
-    node: NodeObject, labels: Mapping[str, str], taints: Sequence[Taint], without: Collection[str]
+    node: NodeObject,
+    labels: Mapping[str, str],
+    taints: Sequence[Taint],
+    without: Collection[str],
+    annotations: Mapping[str, str],
 ) -> Patch | None:
-    """Return the merge patch that adds labels and taints, and removes the taints with the keys
-    `without`; None if nothing would change. A node has one taint for a key and an effect."""
+    """Return the merge patch that adds labels, taints and annotations, and removes the taints with
+    the keys `without`; None if nothing would change. A node has one taint for a key and an
+    effect."""
     before = _taints(node)
     new = [{"key": one.key, "value": one.value, "effect": one.effect} for one in taints]
     replaced = {(one["key"], one["effect"]) for one in new}
@@ -296,15 +299,21 @@ def set_up(
         for taint in before
         if taint["key"] not in without and (taint["key"], taint["effect"]) not in replaced
     ]
-    present = _labels(node)
-    missing = {key: value for key, value in labels.items() if present.get(key) != value}
+    missing = _missing(labels, _labels(node))
+    notes = _missing(annotations, _annotations(node))
     retained = len(kept) == len(before) and not new
-    if not missing and retained:
+    if not missing and not notes and retained:
         return None
     patch: Patch = {"metadata": {"labels": missing}}
+    if notes:
+        patch["metadata"]["annotations"] = notes
     if not retained:
         patch["spec"] = {"taints": [*kept, *new]}
     return patch
+
+
+def _missing(wanted: Mapping[str, str], present: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in wanted.items() if present.get(key) != value}
 
 
 def no_more_reserved(node: NodeObject) -> Patch | None:

@@ -150,6 +150,7 @@ class IntentExecutor:
             reason=NODE_LAUNCHED(instance=instance, pool=intent.pool),
             launch=Launch(intent=intent.id, pool=intent.pool, at=intent.created_at),
             labels=labels,
+            annotations=intent.annotations,
             taints=intent.taints_for_admission,
             startup_taints=intent.startup_taints,
         )

@@ -72,11 +72,12 @@ class LaunchOutcome:
 class LaunchIntent(BaseModel):
     """One fleet request, and the instances that it launched.
 
-    `labels` are those of every node of the pool; `labels_for_admission` and `taints_for_admission`
-    are those of the pool that admission puts on, and `startup_taints` the keys of taints that
-    admission waits for. `templates` are the ids of its launch templates. `pods` are those that
-    the nodes are planned for, and `replaces` the instances that retire and that some of these pods
-    leave. `efa`: the nodes have EFA interfaces. `request` is dropped when it has been answered.
+    `labels` are those of every node of the pool; `labels_for_admission`, `annotations` and
+    `taints_for_admission` are those of the pool that admission puts on, and `startup_taints` the
+    keys of taints that admission waits for. `templates` are the ids of its launch templates. `pods`
+    are those that the nodes are planned for, and `replaces` the instances that retire and that some
+    of these pods leave. `efa`: the nodes have EFA interfaces. `request` is dropped when it has been
+    answered.
     `admitted` are the instances whose admission was started. `version` counts writes (the
     optimistic lock).
     """
@@ -88,6 +89,7 @@ class LaunchIntent(BaseModel):
     pool: str
     labels: Mapping[str, str] = Field(default_factory=dict)
     labels_for_admission: Mapping[str, str] = Field(default_factory=dict)
+    annotations: Mapping[str, str] = Field(default_factory=dict)
     taints_for_admission: tuple[Taint, ...] = ()
     startup_taints: tuple[str, ...] = ()
     templates: tuple[str, ...] = ()

@@ -395,6 +395,7 @@ def _request(intent: LaunchIntent, observed: ObservedInstance, now: datetime) ->
             CAPACITY_TYPE: observed.facts.capacity_type,
             **(observed.facts.reservation.labels if observed.facts.reservation else {}),
         },
+        annotations=intent.annotations,
         taints=intent.taints_for_admission,
         startup_taints=intent.startup_taints,
     )

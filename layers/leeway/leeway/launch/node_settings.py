@@ -18,12 +18,14 @@ from leeway.manifests.cluster import Cluster, Defaults
 from leeway.manifests.node_class import (
     AmiTerm,
     BlockDevice,
+    ConnectionTracking,
     EC2NodeClass,
     EC2NodeClassSpec,
     MetadataOptions,
 )
 from leeway.manifests.node_pool import NodePool
 from leeway.reasons import ReasonCode
+from leeway.selection.labels import JOINED, NODE_CLASS, NODEPOOL
 
 POOL_SETTING_WRONG = ReasonCode(
     "PoolSettingWrong",
@@ -71,6 +73,7 @@ class NodeSettings:
     public_address: bool | None = None
     detailed_monitoring: bool = False
     reservations: Setting[tuple[CapacityReservationTerm, ...]] | None = None
+    connection_tracking: ConnectionTracking | None = None
 
     @property
     def pool(self) -> str:
@@ -129,6 +132,7 @@ def _settings(
             spec.capacity_reservation_selector_terms or None,
             f"{own}capacityReservationSelectorTerms",
         ),
+        connection_tracking=spec.connection_tracking,
     )
 
 
@@ -226,13 +230,20 @@ def _parts(settings: NodeSettings) -> Iterator[tuple[str, Any]]:
     tags: dict[str, str] = {}
     for setting in settings.tags:
         tags |= setting.value
+    pool = template.pool
+    own_labels = {k: v for k, v in pool.labels.items() if k not in {NODEPOOL, NODE_CLASS, *JOINED}}
+    yield "annotations", dict(template.annotations)
     yield "block-devices", sorted(map(_text, devices))
+    tracking = settings.connection_tracking
+    yield "connections", tracking and tracking.model_dump(mode="json", exclude_none=True)
     yield "kubelet", [kubelet, node_class.prefix_delegation]
+    yield "labels", own_labels
     yield "metadata-options", settings.metadata.model_dump(mode="json", exclude_defaults=True)
     yield "monitoring", settings.detailed_monitoring
     yield "public-address", settings.public_address
     yield "role", [one and one.value for one in (settings.role, settings.profile)]
     yield "tags", tags
+    yield "taints", [sorted(map(str, some)) for some in (pool.taints, pool.startup_taints)]
     yield "user-data", [node_class.family, node_class.raid0, template.user_data]
 
 

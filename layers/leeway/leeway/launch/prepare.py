@@ -106,6 +106,7 @@ def prepare(
             pool=group.pool.name,
             labels=group.labels,
             labels_for_admission=first.labels_for_admission,
+            annotations=pool.settings.template.annotations,
             taints_for_admission=tuple(
                 Taint(one.key, one.value, one.effect) for one in first.taints_for_admission
             ),

@@ -196,6 +196,16 @@ def _interface(
         found["AssociatePublicIpAddress"] = settings.public_address
     if ipv6:
         found |= {"Ipv6AddressCount": 1, "PrimaryIpv6": True}
+    if (tracking := settings.connection_tracking) is not None:
+        found["ConnectionTrackingSpecification"] = {
+            name: seconds
+            for name, seconds in (
+                ("TcpEstablishedTimeout", tracking.tcp_established_timeout),
+                ("UdpStreamTimeout", tracking.udp_stream_timeout),
+                ("UdpTimeout", tracking.udp_timeout),
+            )
+            if seconds is not None
+        }
     return found
 
 

@@ -440,18 +440,14 @@ TimeZone = Annotated[
 ]
 
 
+NO_PLACEMENT_GROUPS = "Leeway launches no nodes in placement groups"
+
 _RESTRICTED = ("kubernetes.io", "k8s.io", "karpenter.sh", "karpenter.k8s.aws")
 _FREE = ("node.kubernetes.io", "node-restriction.kubernetes.io", "kops.k8s.io")
 
-NOT_ACTED_ON = dict.fromkeys(
-    (
-        "karpenter.k8s.aws/instance-tenancy",
-        "karpenter.k8s.aws/placement-group-id",
-        "karpenter.k8s.aws/placement-group-partition",
-    ),
-    "ignored: Leeway does not support this label",
+_OF_PLACEMENT_GROUPS = frozenset(
+    {"karpenter.k8s.aws/placement-group-id", "karpenter.k8s.aws/placement-group-partition"}
 )
-"""Labels that Karpenter supports and Leeway ignores, with the warning for each."""
 
 
 def check_pool_label(key: str) -> str:
@@ -460,9 +456,11 @@ def check_pool_label(key: str) -> str:
     Raises:
         ValueError: a pool may not set it.
     """
+    if key in _OF_PLACEMENT_GROUPS:
+        raise ValueError(f"expected another label than {key}: {NO_PLACEMENT_GROUPS}")
     if key in {NODEPOOL, HOSTNAME} or ALIASES.get(key) == NODEPOOL:
         raise ValueError(f"expected another label: Leeway sets {key} on every node")
-    if key in WELL_KNOWN or key in ALIASES or key in NOT_ACTED_ON or key == NODE_CLASS:
+    if key in WELL_KNOWN or key in ALIASES or key == NODE_CLASS:
         return key
     domain, slash, _ = key.partition("/")
     if slash and domain.endswith(_RESTRICTED) and not domain.endswith(_FREE):

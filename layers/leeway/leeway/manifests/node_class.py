@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     ConfigDict,
     Field,
     StringConstraints,
@@ -14,6 +15,7 @@ from pydantic import (
 )
 
 from leeway.manifests.base import (
+    NO_PLACEMENT_GROUPS,
     Amount,
     CapacityReservationTerm,
     Duration,
@@ -196,17 +198,18 @@ PASSED: Mapping[str, tuple[Any, str]] = {
 
 class KubeletConfiguration(KubeletSettings):
     """Kubelet settings of a node. Nodes of the family AL2023 get every other field of the kubelet's
-    configuration too, as it is written here."""
+    configuration too, as it is written here, also one that Leeway does not know: the kubelet logs a
+    field that it does not know, and starts without it."""
 
     model_config = ConfigDict(extra="allow")
 
     @model_validator(mode="after")
-    def _passes_on_what_a_kubelet_reads(self) -> Self:
+    def _passes_on_what_a_kubelet_can_read(self) -> Self:
         for name, value in (self.model_extra or {}).items():
             if name == "registerWithTaints":
                 raise ValueError(f"{name}: expected taints in the NodePool, in spec.template.spec")
             if name not in PASSED:
-                raise ValueError(f"{name}: unknown field{near_miss(name, _FIELDS)}")
+                continue  # a newer kubelet may have the field: a note says that Leeway does not
             kind, words = PASSED[name]
             try:
                 TypeAdapter(kind | None).validate_python(value, strict=True)
@@ -326,6 +329,70 @@ class MetadataOptions(Strict):
     """Whether requests need a session token (IMDSv2)."""
 
 
+class ConnectionTracking(Strict):
+    """Timeouts of idle connections that EC2 tracks for security groups, in seconds, on the network
+    interfaces of a launch. Only instance types of the Nitro System have them."""
+
+    tcp_established_timeout: Annotated[int, Field(ge=60, le=432_000)] | None = None
+    """Timeout of established TCP connections."""
+    udp_stream_timeout: Annotated[int, Field(ge=60, le=180)] | None = None
+    """Timeout of UDP flows with more than one request and response."""
+    udp_timeout: Annotated[int, Field(ge=30, le=60)] | None = None
+    """Timeout of other UDP flows."""
+
+    @model_validator(mode="after")
+    def _has_a_timeout(self) -> Self:
+        if not self.model_dump(exclude_none=True):
+            raise ValueError("expected tcpEstablishedTimeout, udpStreamTimeout or udpTimeout")
+        return self
+
+
+def _no_nested_virtualization(value: object) -> object:
+    if value == "enabled":
+        raise ValueError(
+            "expected disabled: Leeway does not know which instance types have it, and launches no "
+            "nodes with nested virtualization"
+        )
+    return value
+
+
+class CpuOptions(Strict):
+    """CPU options of the nodes."""
+
+    nested_virtualization: Annotated[
+        Literal["disabled"] | None, BeforeValidator(_no_nested_virtualization)
+    ] = None
+    """Nested virtualization: Leeway launches no nodes with it."""
+
+
+class NetworkInterface(Strict):
+    """A network interface of a launch."""
+
+    network_card_index: Annotated[int, Field(ge=0)]
+    """Network card."""
+    device_index: Annotated[int, Field(ge=0)]
+    """Index of the interface on its network card."""
+    interface_type: Literal["interface", "efa-only"]
+    """Type of the interface."""
+
+
+def _only_the_primary(interfaces: tuple[NetworkInterface, ...]) -> tuple[NetworkInterface, ...]:
+    primary = {"network_card_index": 0, "device_index": 0, "interface_type": "interface"}
+    if any(one.model_dump() != primary for one in interfaces) or len(interfaces) > 1:
+        raise ValueError(
+            "expected only the primary interface (networkCardIndex 0, deviceIndex 0, interfaceType "
+            "interface): Leeway adds EFAs for pods that request them, and launches no nodes with "
+            "other interfaces"
+        )
+    return interfaces
+
+
+def _no_placement_group(value: object) -> object:
+    if value is not None:
+        raise ValueError(f"expected no placement group: {NO_PLACEMENT_GROUPS}")
+    return value
+
+
 class NodeClassFields(Strict):
     """The fields that all versions of an EC2NodeClass have."""
 
@@ -376,17 +443,16 @@ class EC2NodeClassSpec(NodeClassFields):
     """Capacity reservations that nodes are launched into first: those that match at least one
     term."""
     network_interfaces: Annotated[
-        Any, NotActedOn("nodes have one network interface, and those of EFAs that pods request")
-    ] = None
-    """Network interfaces of the nodes."""
-    placement_group_selector: Annotated[Any, NotActedOn("placement groups are not supported")] = (
-        None
-    )
-    """Placement group of the nodes."""
-    cpu_options: Annotated[Any, NotActedOn("each node has all vCPUs of its instance type")] = None
-    """Threads of each core, and other CPU options."""
-    connection_tracking: Annotated[Any, NotActedOn("EC2's default timeouts apply")] = None
-    """Timeouts of EC2 connection tracking."""
+        tuple[NetworkInterface, ...], AfterValidator(_only_the_primary)
+    ] = ()
+    """Network interfaces of the nodes: only the primary one. Leeway adds those of EFAs that pods
+    request."""
+    placement_group_selector: Annotated[Any, BeforeValidator(_no_placement_group)] = None
+    """Placement group of the nodes: refused, as Leeway does not support placement groups."""
+    cpu_options: CpuOptions = Field(default_factory=CpuOptions)
+    """CPU options of the nodes."""
+    connection_tracking: ConnectionTracking | None = None
+    """Timeouts of connections that EC2 tracks. Without it, EC2's defaults apply."""
 
     @model_validator(mode="after")
     def _means_one_thing(self) -> Self:
@@ -435,10 +501,14 @@ class EC2NodeClass(Manifest):
         if family is AmiFamily.BOTTLEROCKET and self.spec.kubelet.pods_per_core:
             said = "Bottlerocket does not support this setting; use maxPods"
             found.append(Note(("spec", "kubelet", "podsPerCore"), said))
-        if family not in {None, AmiFamily.AL2023}:
-            said = f"ignored: Leeway does not set this on {family}"
-            extra = sorted(self.spec.kubelet.model_extra or {})
-            found += [Note(("spec", "kubelet", name), said) for name in extra]
+        for name in sorted(self.spec.kubelet.model_extra or {}):
+            path = ("spec", "kubelet", name)
+            if family not in {None, AmiFamily.AL2023}:
+                found.append(Note(path, f"ignored: Leeway does not set this on {family}"))
+            elif name not in PASSED:
+                guess = near_miss(name, _FIELDS)
+                said = f"Leeway does not know this field, and nodes get it as it is written{guess}"
+                found.append(Note(path, said))
         if family is AmiFamily.AL2:
             field = "amiFamily" if self.spec.ami_family else "amiSelectorTerms"
             said = "EKS has published no AL2 images since November 2025; use AL2023"

@@ -1,6 +1,7 @@
 """NodePool of `karpenter.sh/v1`: the nodes that may be launched, their taints and limits; and its
 conversion to a pool of packing, with its node class."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -16,7 +17,6 @@ from pydantic import (
 )
 
 from leeway.manifests.base import (
-    NOT_ACTED_ON,
     Amounts,
     BudgetSchedule,
     Duration,
@@ -25,19 +25,60 @@ from leeway.manifests.base import (
     Manifest,
     Name,
     NotActedOn,
-    Note,
     Strict,
     check_pool_label,
 )
 from leeway.manifests.cluster import Cluster
 from leeway.manifests.node_class import KUBELET, EC2NodeClass, KubeletSettings
-from leeway.selection.labels import JOINED, NODE_CLASS, NODEPOOL
+from leeway.selection.labels import HYPERVISOR, JOINED, NODE_CLASS, NODEPOOL, SHARED, TENANCY
 from leeway.selection.offers.allocatable import VM_MEMORY_OVERHEAD, AmiFamily, NodeClass
 from leeway.selection.pods import NodePool as Pool
 from leeway.selection.pods import Taint
 from leeway.selection.requirements import Operator, Requirement, Requirements
 from leeway.selection.resources import amount
 
+NITRO = "nitro"
+"""The hypervisor of instance types whose connections EC2 tracks with timeouts of their own."""
+
+_ONLY_SHARED = (
+    f"expected the tenancy {SHARED}: Leeway knows the prices of shared tenancy only, and launches "
+    "no nodes with another one"
+)
+
+_OF_OTHERS = re.compile(
+    r"(^|[.])(kubernetes|k8s)[.]io/|(^|[.])eks[.]amazonaws[.]com/|^leeway[.]sh/"
+)
+_FREE_OF_THEM = "cluster-autoscaler.kubernetes.io/"
+MOST_ANNOTATIONS = 16 * 1024
+"""Bytes of the annotations of a pool's nodes: the records of a launch and of each of its nodes hold
+them."""
+
+
+def check_annotation(key: str) -> str:
+    """Refuse an annotation that a pool may not give its nodes: kubelet, the controllers of
+    Kubernetes, EKS and Leeway keep their own state in them. rbac/admission.yaml has the same rule.
+
+    Raises:
+        ValueError: a pool may not give it.
+    """
+    if _OF_OTHERS.search(key) and not key.startswith(_FREE_OF_THEM):
+        raise ValueError(
+            f"expected an annotation of your own domain, of karpenter.sh or {_FREE_OF_THEM}, "
+            f"got {key}: Kubernetes, EKS and Leeway set those of their domains"
+        )
+    return key
+
+
+def _fits(annotations: dict[str, str]) -> dict[str, str]:
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
+    if size > MOST_ANNOTATIONS:
+        raise ValueError(f"expected annotations of at most 16 KB together, got {size:,} bytes")
+    return annotations
+
+
+PoolAnnotations = Annotated[
+    dict[Annotated[LabelKey, AfterValidator(check_annotation)], str], AfterValidator(_fits)
+]
 PoolLabelKey = Annotated[LabelKey, AfterValidator(check_pool_label)]
 PoolLabels = dict[PoolLabelKey, LabelValue]
 
@@ -55,7 +96,9 @@ class LabelRequirement(Strict):
 
     @model_validator(mode="after")
     def _can_be_meant(self) -> Self:
-        Requirement.of(self.key, self.operator, self.values)
+        meant = Requirement.of(self.key, self.operator, self.values)
+        if self.key == TENANCY and not meant.has(SHARED):
+            raise ValueError(_ONLY_SHARED)
         return self
 
 
@@ -101,8 +144,14 @@ class TemplateMetadata(Strict):
 
     labels: PoolLabels = Field(default_factory=dict)
     """Labels of the nodes."""
-    annotations: dict[LabelKey, str] = Field(default_factory=dict)
-    """Annotations of the nodes."""
+    annotations: PoolAnnotations = Field(default_factory=dict)
+    """Annotations of the nodes. A node gets them once, when it joins."""
+
+    @model_validator(mode="after")
+    def _has_shared_tenancy(self) -> Self:
+        if self.labels.get(TENANCY, SHARED) != SHARED:
+            raise ValueError(f"labels: {TENANCY}: {_ONLY_SHARED}")
+        return self
 
 
 Never = Literal["Never"]
@@ -217,16 +266,6 @@ class NodePool(Manifest):
         )
         return (spec.node_class_ref.name, str(self.spec.weight or 0), asked)
 
-    def notes(self) -> tuple[Note, ...]:
-        """Warn also about requirements on labels that Leeway does not support."""
-        asked = self.spec.template.spec.requirements
-        unknown = (
-            Note(("spec", "template", "spec", "requirements", i, "key"), NOT_ACTED_ON[r.key])
-            for i, r in enumerate(asked)
-            if r.key in NOT_ACTED_ON
-        )
-        return (*super().notes(), *unknown)
-
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
@@ -301,6 +340,8 @@ def _pool(manifest: NodePool, classes: Mapping[str, EC2NodeClass], defaults: Def
     asked = Requirements(
         Requirement.of(r.key, r.operator, r.values, r.min_values) for r in spec.requirements
     )
+    if wanted in classes and classes[wanted].spec.connection_tracking is not None:
+        asked = asked.intersection(Requirements([Requirement.of(HYPERVISOR, "In", [NITRO])]))
     node_class = node_class_of(classes.get(wanted), defaults, wanted)
     if (kubelet := manifest.kubelet()) is not None:
         node_class = replace(node_class, kubelet=kubelet.settings())

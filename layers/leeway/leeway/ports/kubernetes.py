@@ -145,9 +145,10 @@ class Cluster(Protocol):
         labels: Mapping[str, str],
         taints: Sequence[Taint] = (),
         without: Collection[str] = (),
+        annotations: Mapping[str, str] | None = None,
     ) -> bool:
-        """Add labels and taints to exactly this node, by its UID, and remove the taints with the
-        keys `without`. Its other labels and taints stay.
+        """Add labels, taints and annotations to exactly this node, by its UID, and remove the
+        taints with the keys `without`. Its other labels, taints and annotations stay.
 
         False, without a change, if the node was deleted, or created again under the same name.
         """

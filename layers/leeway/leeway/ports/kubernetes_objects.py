@@ -10,13 +10,23 @@ DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 """The annotation of a pod or a node that forbids voluntary disruption. Source: Karpenter
 documentation, "Disruption"."""
 
+DO_NOT_EVICT = "karpenter.sh/do-not-evict"
+"""The same on a pod, of Karpenter's v1alpha5: only `true` has a meaning."""
+DO_NOT_CONSOLIDATE = "karpenter.sh/do-not-consolidate"
+"""The annotation of a node that keeps it from being consolidated, of Karpenter's v1alpha5."""
+PROTECTS_POD = f"{DO_NOT_DISRUPT} or {DO_NOT_EVICT}"
+
 FOREVER = datetime.max.replace(tzinfo=UTC)
 
 
-def protected_until(annotation: str, started: datetime | None) -> datetime | None:
-    """Return the end of a pod's protection by its do-not-disrupt annotation: `true` has no end, and
-    a duration counts from the pod's start. None without protection."""
-    if annotation == "true":
+def protected_until(
+    annotations: Mapping[str, str] | None, started: datetime | None
+) -> datetime | None:
+    """Return the end of a pod's protection by its annotations: `true` has no end, and a duration in
+    do-not-disrupt counts from the pod's start. None without protection."""
+    given = annotations or {}
+    annotation = str(given.get(DO_NOT_DISRUPT) or "")
+    if "true" in {annotation, given.get(DO_NOT_EVICT)}:
         return FOREVER
     try:
         return started + parse_duration(annotation) if annotation and started else None

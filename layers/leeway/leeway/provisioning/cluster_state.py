@@ -7,10 +7,16 @@ from typing import Any, Protocol
 
 import msgspec
 
-from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT, FOREVER, protected_until
+from leeway.ports.kubernetes_objects import (
+    DO_NOT_CONSOLIDATE,
+    DO_NOT_DISRUPT,
+    FOREVER,
+    protected_until,
+)
 from leeway.reasons import Reason
 from leeway.selection.labels import NODEPOOL
-from leeway.selection.pods import ExistingNode, LabelSelector, Pod, PodSpec
+from leeway.selection.pods import ExistingNode, LabelSelector, Pod, PodSpec, Taint
+from leeway.selection.reading.claims import has_claim
 from leeway.selection.reading.cluster_objects import node_without_pods
 from leeway.selection.reading.objects import (
     Document,
@@ -25,18 +31,23 @@ from leeway.selection.reading.objects import (
     needs_node,
     node_of,
 )
-from leeway.selection.reading.pod_objects import requests_of, selector_of, spec_without_volumes
+from leeway.selection.reading.pod_objects import (
+    requests_of,
+    resizing,
+    selector_of,
+    spec_without_volumes,
+)
 from leeway.selection.reading.schemas import check
 from leeway.selection.resources import Resources
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedPod:
-    """A pod that waits for a node, or runs on one and is neither a DaemonSet's nor a static pod.
+    """A pod that waits for a node, or runs on one.
 
     `controller` is the uid of its controller, such as a ReplicaSet, which creates it again; empty
     without one. `protected_until` is until when an annotation forbids to disrupt it. `ready`: its
-    condition Ready is True.
+    condition Ready is True. `deletion_cost` is that of its annotation.
     """
 
     pod: Pod
@@ -45,6 +56,7 @@ class ObservedPod:
     controller: str = ""
     protected_until: datetime | None = None
     ready: bool = True
+    deletion_cost: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +65,9 @@ class NodeDetails:
 
     - `instance`: the id of its instance, empty without one.
     - `ready`: its condition Ready is True, since `ready_since` if the Node says that.
-    - `protected`: an annotation forbids to disrupt it.
-    - `pods`: the pods that keep it from being empty.
+    - `protected`: an annotation forbids to disrupt it. Not `consolidated`: one forbids that.
+    - `pods`: the pods that keep it from being empty. `staying`: other pods on it that may forbid to
+      disrupt it: those of DaemonSets and static ones.
     - `busy`: a pod terminates on it, or the scheduler preempts others there for a pod.
     - `changed_at`: when the last of its pods came or went, or when a read found that; None if none
       has since the first read.
@@ -65,6 +78,8 @@ class NodeDetails:
     ready: bool = False
     ready_since: datetime | None = None
     protected: bool = False
+    consolidated: bool = True
+    staying: tuple[ObservedPod, ...] = ()
     pods: tuple[ObservedPod, ...] = ()
     busy: bool = False
     changed_at: datetime | None = field(default=None, compare=False)
@@ -164,6 +179,10 @@ class ClusterStates(Protocol):
         ...
 
 
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+DISRUPTED = Taint("karpenter.sh/disrupted")
+"""Source: Karpenter documentation, "Disruption"."""
+
 _NOT_IN_SPEC = frozenset({"nodeName", "schedulerName", "schedulingGates", "volumes"})
 """Fields of a pod's spec that its PodSpec without volumes does not depend on."""
 
@@ -191,6 +210,17 @@ class KeptPod:
     stays_with_node: bool = False
     protected_until: datetime | None = None
     ready: bool = True
+    deletion_cost: int = 0
+
+    @property
+    def may_forbid(self) -> bool:
+        """Whether it may forbid to disrupt its node, though it stays there until the instance ends.
+        A pod that tolerates the taint of Karpenter's drains is not evicted by them, so that no
+        budget is asked about it. Source: Karpenter, `ValidatePodsDisruptable`."""
+        if self.finished or self.terminating:
+            return False
+        evicted = self.daemon and not self.spec.tolerates(DISRUPTED)
+        return evicted or self.protected_until is not None
 
 
 @dataclass(slots=True)
@@ -209,7 +239,7 @@ class PodSpecs:
         spec = pod.get("spec") or {}
         content = {name: value for name, value in spec.items() if name not in _NOT_IN_SPEC}
         labels = (pod.get("metadata") or {}).get("labels")
-        key = (namespace_of(pod), msgspec.json.encode((labels, content)))
+        key = (namespace_of(pod), msgspec.json.encode((labels, content, resizing(pod))))
         found = self.known.get(key)
         if found is None:
             check(pod, "Pod")
@@ -230,7 +260,11 @@ def read_pod(key: str, document: Document, specs: PodSpecs) -> KeptPod:
         BadObject: it is invalid.
     """
     metadata = document.get("metadata") or {}
-    volumes = [each for each in (document.get("spec") or {}).get("volumes") or () if each]
+    volumes = [
+        each
+        for each in (document.get("spec") or {}).get("volumes") or ()
+        if has_claim(each) or each.get("awsElasticBlockStore")
+    ]
     return KeptPod(
         key=key,
         uid=str(metadata.get("uid") or ""),
@@ -248,6 +282,7 @@ def read_pod(key: str, document: Document, specs: PodSpecs) -> KeptPod:
         stays_with_node=bool(daemon_of(document)) or is_mirror(document),
         protected_until=_protected_until(document),
         ready=_condition(document, "Ready").get("status") == "True",
+        deletion_cost=_deletion_cost(document),
     )
 
 
@@ -417,20 +452,31 @@ def budget_of(document: Document) -> PodBudget:
 def details_of(document: Document, instance: str) -> NodeDetails:
     """Read a validated Node without its pods."""
     metadata, ready = document.get("metadata") or {}, _condition(document, "Ready")
+    annotations = metadata.get("annotations") or {}
     return NodeDetails(
         instance=instance,
         created_at=_time(metadata.get("creationTimestamp")) or FOREVER,
         ready=ready.get("status") == "True",
         ready_since=_time(ready.get("lastTransitionTime")),
-        protected=(metadata.get("annotations") or {}).get(DO_NOT_DISRUPT) == "true",
+        protected=annotations.get(DO_NOT_DISRUPT) == "true",
+        consolidated=annotations.get(DO_NOT_CONSOLIDATE) != "true",
     )
 
 
 def _protected_until(pod: Document) -> datetime | None:
     metadata, status = pod.get("metadata") or {}, pod.get("status") or {}
-    annotation = str((metadata.get("annotations") or {}).get(DO_NOT_DISRUPT) or "")
     started = _time(status.get("startTime") or metadata.get("creationTimestamp"))
-    return protected_until(annotation, started)
+    return protected_until(metadata.get("annotations"), started)
+
+
+def _deletion_cost(pod: Document) -> int:
+    """Read the cost of deleting a pod; 0 without one. Source: Kubernetes documentation, "Pod
+    deletion cost"."""
+    metadata = pod.get("metadata") or {}
+    try:
+        return int((metadata.get("annotations") or {}).get(DELETION_COST) or 0)
+    except ValueError:
+        return 0
 
 
 def _time(text: Any) -> datetime | None:

@@ -16,6 +16,9 @@ from leeway.selection.labels import (
     INSTANCE_TYPE,
     JOINED,
     NODEPOOL,
+    READINESS,
+    UNINITIALIZED,
+    UNREGISTERED,
     ZONE,
     ZONE_ID,
 )
@@ -141,8 +144,8 @@ def _in_pool(node: ExistingNode, promise: ExistingNode | None) -> ExistingNode:
 _STARTING = frozenset(
     {
         "ebs.csi.aws.com/agent-not-ready",
-        "karpenter.sh/unregistered",
-        "node.cloudprovider.kubernetes.io/uninitialized",
+        UNINITIALIZED,
+        UNREGISTERED,
         "node.kubernetes.io/network-unavailable",
         "node.kubernetes.io/not-ready",
         "node.kubernetes.io/unreachable",
@@ -150,6 +153,10 @@ _STARTING = frozenset(
 )
 """Keys of taints that a node has while it starts. Sources: Kubernetes, "Well-Known Labels,
 Annotations and Taints"; aws-ebs-csi-driver, "Node startup taint"."""
+
+
+def _is_startup(taint: Taint, keys: Collection[str] = _STARTING) -> bool:
+    return taint.key in keys or taint.key.startswith(READINESS)
 
 
 def starting_nodes(
@@ -196,7 +203,7 @@ def starting_in_groups(
         own = by_name.get(joined.get(instance.instance, ""))
         if own is not None:
             if _transient(own):
-                taints = tuple(taint for taint in own.taints if taint.key not in _STARTING)
+                taints = tuple(taint for taint in own.taints if not _is_startup(taint))
                 starting[own.name] = StartingNode(instance.instance, replace(own, taints=taints))
             continue
         fellows = (by_name.get(joined.get(one, "")) for one in members.get(instance.owner.name, ()))
@@ -236,7 +243,7 @@ def starting_of_karpenter(
 
 
 def _transient(node: ExistingNode) -> bool:
-    return any(taint.key in _STARTING for taint in node.taints)
+    return any(map(_is_startup, node.taints))
 
 
 def _shows(node: ExistingNode, instance: InstanceFacts) -> bool:
@@ -267,7 +274,7 @@ def _startup_taints(
 
 
 def _starts(node: ExistingNode, promise: ExistingNode, startup: frozenset[str]) -> bool:
-    tainted = any(taint.key in startup for taint in node.taints)
+    tainted = any(_is_startup(taint, startup) for taint in node.taints)
     return tainted or NODEPOOL not in node.labels or bool(_missing_devices(node, promise))
 
 
@@ -282,7 +289,7 @@ def _missing_devices(node: ExistingNode, promise: ExistingNode) -> dict[str, int
 
 def _merged(node: ExistingNode, promise: ExistingNode, startup: frozenset[str]) -> ExistingNode:
     kept: dict[Taint, None] = dict.fromkeys(
-        taint for taint in (*promise.taints, *node.taints) if taint.key not in startup
+        taint for taint in (*promise.taints, *node.taints) if not _is_startup(taint, startup)
     )
     allocatable = {**node.allocatable, **_missing_devices(node, promise)}
     return replace(

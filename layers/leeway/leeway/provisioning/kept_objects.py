@@ -29,6 +29,7 @@ from leeway.provisioning.cluster_state import (
 )
 from leeway.reasons import ReasonCode, clause
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
+from leeway.selection.reading.claims import VolumeClaims
 from leeway.selection.reading.cluster_objects import (
     ClusterFacts,
     PodsOnNode,
@@ -83,6 +84,8 @@ class KeptObjects:
         self._facts: ClusterFacts = cluster_facts(())
         self._facts_changed = self._daemons_changed = False
         self._daemons: tuple[PodSpec, ...] = ()
+        self._newest: dict[str, KeptPod] = {}
+        self._stale: set[str] = set()
         self._changed_nodes: set[str] = set()
         self._existing: dict[str, ExistingNode] = {}
         self._unusable: dict[str, ExistingNode] = {}
@@ -163,7 +166,9 @@ class KeptObjects:
         self._unreadable.pop((kind, key), None)
         if kind == "Pod":
             self._take_off_node(key)
-            self._note_moved(_where(self._pods.pop(key, None)), ended_at)
+            gone = self._pods.pop(key, None)
+            self._note_moved(_where(gone), ended_at)
+            self._note_daemon(gone, None)
         elif kind == "Node":
             if self._nodes.pop(key, None):
                 self._changed_nodes.add(key)
@@ -206,6 +211,7 @@ class KeptObjects:
         self._note_moved(set(_where(known)) ^ set(_where(pod)), ended_at)
         self._take_off_node(key)
         self._pods[key] = pod
+        self._note_daemon(known, pod)
         if pod.node and not pod.finished:
             self._pods_on.setdefault(pod.node, {})[key] = pod
             self._changed_nodes.add(pod.node)
@@ -234,8 +240,33 @@ class KeptObjects:
         self._budgets_changed |= kind == BUDGET
         self._daemons_changed |= kind == "DaemonSet" or kind in _OF_DAEMONS
 
+    def _note_daemon(self, before: KeptPod | None, now: KeptPod | None) -> None:
+        """Note the newest pod of each DaemonSet, by the uid of its controller."""
+        last = self._newest.get(before.controller) if before is not None else None
+        if before is not None and last is not None and last.key == before.key:
+            self._stale.add(before.controller)
+        if now is not None and _runs_for_daemon_set(now):
+            last = self._newest.get(now.controller)
+            if last is None or _age(last) <= _age(now):
+                self._newest[now.controller] = now
+                self._stale.discard(now.controller)
+                self._daemons_changed |= last is None or last.spec is not now.spec
+
+    def _find_newest(self) -> None:
+        """Find the newest pods of DaemonSets whose newest one has gone."""
+        if not self._stale:
+            return
+        for uid in self._stale:
+            del self._newest[uid]
+        left = [pod for pod in self._pods.values() if pod.controller in self._stale]
+        for pod in sorted(filter(_runs_for_daemon_set, left), key=_age):
+            self._newest[pod.controller] = pod
+        self._stale.clear()
+        self._daemons_changed = True
+
     def _update_facts(self) -> None:
         """Read the objects that pods depend on again, if one has changed."""
+        self._find_newest()
         if self._facts_changed:
             before = self._facts
             self._facts = cluster_facts(list(self._all_of(*sorted(REFERENCED))))
@@ -274,12 +305,17 @@ class KeptObjects:
             yield from (objects[key] for key in sorted(objects))
 
     def _read_daemons(self) -> Iterator[PodSpec]:
+        """The pods of DaemonSets that a new node gets, with the requests of the newest pod where
+        these are larger: an autoscaler may change them when a pod is created or while it runs."""
         others = list(self._all_of(*_OF_DAEMONS))
         for key in self._others["DaemonSet"]:
             self._unreadable.pop(("DaemonSet", key), None)
         for key, document in sorted(self._others["DaemonSet"].items()):
             try:
-                yield from daemons_of([document], others)
+                newest = self._newest.get(str((document.get("metadata") or {}).get("uid") or ""))
+                for spec in daemons_of([document], others):
+                    requests = spec.requests.most(newest.spec.requests) if newest else None
+                    yield replace(spec, requests=requests) if requests else spec
             except BadObject as error:
                 reason = OBJECT_NOT_READABLE(
                     kind="DaemonSet", name=printable(key), problem=clause(_described(error))
@@ -301,6 +337,7 @@ class KeptObjects:
             return
         there, moving, leaving = PodsOnNode(), [], []
         running: list[ObservedPod] = []
+        staying: list[ObservedPod] = []
         busy = False
         claims: set[str] = set()
         for _, pod in sorted(self._pods_on.get(name, {}).items()):
@@ -311,6 +348,8 @@ class KeptObjects:
             elif pod.terminating and pod.controller and not pod.daemon:
                 leaving.append(pod.controller)
             if pod.stays_with_node:
+                if pod.may_forbid:
+                    staying.append(_observed(pod, Pod(pod.key, pod.spec)))
                 continue
             busy |= pod.terminating or not pod.bound
             if pod.bound and (pod.movable or not pod.terminating):
@@ -320,7 +359,9 @@ class KeptObjects:
         self._existing[name] = before if node == before and before else node
         self._movable[name] = tuple(moving)
         self._leaving[name] = tuple(leaving)
-        self._details[name] = replace(kept.details, pods=tuple(running), busy=busy)
+        self._details[name] = replace(
+            kept.details, pods=tuple(running), staying=tuple(staying), busy=busy
+        )
 
     def _spec_with_volumes(self, pod: KeptPod, claims: set[str]) -> PodSpec:
         if pod.volumes is None:
@@ -334,9 +375,23 @@ class KeptObjects:
         fails."""
         found = [pod for pod in self._pods.values() if pod.waits and pod.node not in self._nodes]
         claims: set[str] = set()
+        met = self._volume_claims()
         for pod in sorted(found, key=lambda each: (each.created_at, each.key)):
             spec = self._spec_with_volumes(pod, claims)
+            if pod.volumes and spec.unmet is None:
+                namespace, name = pod.key.split("/", 1)
+                if why := met.why_not_met(pod.volumes["volumes"], namespace, name):
+                    spec = replace(spec, unmet=why)
             yield _observed(pod, Pod(pod.key, spec))
+
+    def _volume_claims(self) -> VolumeClaims:
+        return VolumeClaims(
+            self._others["PersistentVolumeClaim"],
+            self._others["PersistentVolume"],
+            self._others["StorageClass"],
+            self._facts.volumes.default_class,
+            lambda kind, key: not self._unreadable.keys().isdisjoint([(kind, key), (kind, "")]),
+        )
 
     def _joined(self) -> dict[str, str]:
         """Return the names of Nodes by instance. If several Nodes name an instance, the oldest one
@@ -345,9 +400,26 @@ class KeptObjects:
         return {kept.instance: name for name, kept in reversed(nodes) if kept.instance}
 
 
+def _runs_for_daemon_set(pod: KeptPod) -> bool:
+    """Whether the requests of a pod may be those of its DaemonSet. A pod without a node may be one
+    that somebody else gave this controller; on a node, the controller removes it."""
+    runs = pod.bound and not pod.finished and not pod.terminating
+    return pod.daemon and runs and bool(pod.controller)
+
+
+def _age(pod: KeptPod) -> tuple[datetime, str]:
+    return pod.created_at, pod.key
+
+
 def _observed(kept: KeptPod, pod: Pod) -> ObservedPod:
     return ObservedPod(
-        pod, kept.uid, kept.created_at, kept.controller, kept.protected_until, kept.ready
+        pod,
+        kept.uid,
+        kept.created_at,
+        kept.controller,
+        kept.protected_until,
+        kept.ready,
+        kept.deletion_cost,
     )
 
 

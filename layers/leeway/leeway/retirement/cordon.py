@@ -18,7 +18,13 @@ from leeway.policy.rules import (
     Replacement,
 )
 from leeway.ports.kubernetes import Cluster, Marks
-from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT, Node, Pod
+from leeway.ports.kubernetes_objects import (
+    DO_NOT_CONSOLIDATE,
+    DO_NOT_DISRUPT,
+    PROTECTS_POD,
+    Node,
+    Pod,
+)
 from leeway.reasons import Reason, clause
 from leeway.retirement.context import Attempt
 from leeway.retirement.decide_replacement import why_group_replaces
@@ -426,11 +432,15 @@ def why_kept(node: Node, pods: Sequence[Pod], terms: ReturnTerms, now: datetime)
     is_protected = node.annotations.get(DO_NOT_DISRUPT) == "true"
     if is_protected and (terms.optional or not terms.forced):
         return NODE_PROTECTED(protections=f"node {node.name} has the annotation {DO_NOT_DISRUPT}")
+    consolidated = node.annotations.get(DO_NOT_CONSOLIDATE) != "true"
+    if terms.cause == "Underutilized" and not consolidated:
+        named = f"node {node.name} has the annotation {DO_NOT_CONSOLIDATE}"
+        return NODE_PROTECTED(protections=named)
     if terms.forced:
         return None
     for pod in pods:
         if pod.protected_until is not None and now < pod.protected_until:
-            return NODE_PROTECTED(protections=f"pod {pod.key} has the annotation {DO_NOT_DISRUPT}")
+            return NODE_PROTECTED(protections=f"pod {pod.key} has the annotation {PROTECTS_POD}")
     return None
 
 
@@ -507,7 +517,7 @@ def _why_group_replaces(attempt: Attempt, record: Retirement) -> Reason | None:
 def _protections(attempt: Attempt, cluster: Cluster, node: Node) -> list[str]:
     now = attempt.now()
     found = [
-        f"pod {pod.key} has the annotation {DO_NOT_DISRUPT}"
+        f"pod {pod.key} has the annotation {PROTECTS_POD}"
         for pod in cluster.pods_on(node.name)
         if pod.protected_until is not None and now < pod.protected_until
     ]

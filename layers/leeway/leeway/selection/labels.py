@@ -9,6 +9,11 @@ INITIALIZED = "karpenter.sh/initialized"
 UNREGISTERED = "karpenter.sh/unregistered"
 """The taint that the user data of Karpenter's Custom AMI family registers nodes with, until they
 have the labels and taints of their pool. Source: Karpenter documentation, "NodeClasses"."""
+UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
+"""The taint that a node has until the cloud provider has described it. Source: Kubernetes
+documentation, "Well-Known Labels, Annotations and Taints"."""
+READINESS = "readiness.k8s.io/"
+"""The prefix of taints that a node has until the rules of the Node Readiness Controller hold."""
 LAUNCHED = "leeway.sh/launched"
 """Set to `true` by the user data of every node that Leeway launches. The admission policy lets
 admission set labels and taints only on nodes with this label, or with the taint UNREGISTERED."""
@@ -26,6 +31,9 @@ HOSTNAME = "kubernetes.io/hostname"
 INSTANCE = "karpenter.k8s.aws/instance-"
 """The prefix of the labels that describe an instance type."""
 FAMILY = f"{INSTANCE}family"
+HYPERVISOR = f"{INSTANCE}hypervisor"
+TENANCY, SHARED = f"{INSTANCE}tenancy", "default"
+"""Every instance that Leeway launches has shared tenancy, which EC2 and Karpenter call default."""
 
 RESERVED, SPOT, ON_DEMAND = "reserved", "spot", "on-demand"
 CAPACITY_TYPES = (RESERVED, SPOT, ON_DEMAND)
@@ -76,6 +84,7 @@ WELL_KNOWN = frozenset(
         ARCH,
         OS,
         WINDOWS_BUILD,
+        TENANCY,
         *INSTANCE_LABELS,
     }
 )

@@ -3,9 +3,10 @@
 Two pods with equal values are interchangeable.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from leeway.reasons import Reason
 from leeway.selection.offers.allocatable import NodeClass
 from leeway.selection.offers.reservations import Reservation
 from leeway.selection.requirements import Requirements
@@ -147,7 +148,8 @@ class PodSpec:
     `requests` include one of the resource `pods`. The node must match one of `terms` (the terms of
     node affinity, each combined with the nodeSelector and the requirements of volumes); without
     terms, any node matches. `affinity` are the terms without those of volumes, if they differ.
-    `pod_affinity` and `pod_anti_affinity` are the required ones.
+    `pod_affinity` and `pod_anti_affinity` are the required ones. `unmet` is why no node at all can
+    take the pod, whatever room it has; None if one can.
     """
 
     namespace: str = "default"
@@ -164,6 +166,7 @@ class PodSpec:
     ports: frozenset[HostPort] = frozenset()
     priority: int = 0
     affinity: tuple[Requirements, ...] | None = None
+    unmet: Reason | None = None
 
     @property
     def own_terms(self) -> tuple[Requirements, ...]:
@@ -235,3 +238,7 @@ class ExistingNode:
         """Return the node as it is while it retires: it takes no pods, even pods that tolerate
         every taint, and counts against the limits of its pool."""
         return replace(self, allocatable=Resources(), pods=(), daemons=Resources())
+
+    def full(self, pods: Iterable[PodSpec] = ()) -> "ExistingNode":
+        """Return the node with these pods besides its own, without room for others."""
+        return replace(self, allocatable=Resources(), pods=(*self.pods, *pods))

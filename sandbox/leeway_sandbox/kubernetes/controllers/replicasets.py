@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 
-from leeway_sandbox.kubernetes import errors, registry
+from leeway_sandbox.kubernetes import defaults, errors, registry
 from leeway_sandbox.kubernetes.cluster import Cluster
 from leeway_sandbox.kubernetes.controllers.base import Controller, spawn
 from leeway_sandbox.kubernetes.controllers.scheduling_info import (
@@ -122,7 +122,8 @@ class StatefulSets(Controller):
 
     def _claim(self, owner: Object, template: Object, name: str) -> None:
         metadata = {**template["metadata"], "name": name, "namespace": namespace_of(owner)}
-        claim = {"metadata": metadata, "spec": template["spec"], "status": {"phase": "Pending"}}
+        claim = {"metadata": metadata, "spec": {**template["spec"]}}
+        defaults.admit(registry.PERSISTENT_VOLUME_CLAIM, claim, self._store)
         # A claim outlives its pod, and the next pod with this name uses it again.
         with contextlib.suppress(errors.ApiError):
             self._store.create(registry.PERSISTENT_VOLUME_CLAIM, claim)

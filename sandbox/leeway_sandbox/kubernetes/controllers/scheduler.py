@@ -180,6 +180,9 @@ class Scheduler:
         if info.claims:
             info.volume_terms, missing = self._volumes.places(info.namespace, info.claims)
             why = self._unavailable(missing) if missing else None
+        if devices := pod["spec"].get("resourceClaims"):  # the sandbox has no such claims
+            name = devices[0].get("resourceClaimName") or devices[0]["name"]
+            why = self._unavailable(f'resourceclaim.resource.k8s.io "{name}" not found')
         if why is None:
             node_info = self._choose(info)
             if node_info is not None:

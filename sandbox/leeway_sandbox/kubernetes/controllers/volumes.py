@@ -1,6 +1,7 @@
 """Volumes: provisions claims, attaches volumes to nodes, detaches them after the end of the pod.
 
-Rules: the attach/detach controller. A volume is attached to one node at a time. If a node dies
+Rules: the PersistentVolume and the attach/detach controller, and the scheduler's plugin
+VolumeBinding. A volume is attached to one node at a time. If a node dies
 without the out-of-service taint, its volumes stay attached until the force-detach timeout.
 """
 
@@ -29,6 +30,7 @@ from leeway_sandbox.kubernetes.selectors import LabelTest, requirements
 from leeway_sandbox.kubernetes.store import Change
 
 _DRIVER = "ebs.csi.aws.com"
+_BOUND = {"pv.kubernetes.io/bind-completed": "yes"}
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 _ZONE = "topology.kubernetes.io/zone"
 
@@ -46,6 +48,8 @@ class Volumes:
         self._cluster.store.listen(registry.POD, self._pod_changed)
         self._cluster.store.listen(registry.VOLUME_ATTACHMENT, self._attachment_changed)
         self._cluster.store.listen(registry.NODE, self._node_changed)
+        self._cluster.store.listen(registry.PERSISTENT_VOLUME_CLAIM, self._claim_changed)
+        self._cluster.store.listen(registry.PERSISTENT_VOLUME, self._volume_changed)
 
     def places(self, namespace: str, claims: list[str]) -> tuple[list[LabelTest], str | None]:
         """Return the node requirements of the volumes of some claims, or why no node fits."""
@@ -55,6 +59,13 @@ class Volumes:
             if claim is None:
                 return [], f'persistentvolumeclaim "{name}" not found'
             volume_name = claim["spec"].get("volumeName", "")
+            if is_terminating(claim):
+                return [], f'persistentvolumeclaim "{name}" is being deleted'
+            if claim["status"].get("phase") == "Lost":
+                lost = f'bound to non-existent persistentvolume "{volume_name}"'
+                return [], f'persistentvolumeclaim "{name}" {lost}'
+            if not _is_bound(claim) and not self._binds_later(claim):
+                return [], "pod has unbound immediate PersistentVolumeClaims"
             volume = self._cluster.store.get(registry.PERSISTENT_VOLUME, "", volume_name)
             required = ((volume or {}).get("spec", {}).get("nodeAffinity") or {}).get("required")
             for term in (required or {}).get("nodeSelectorTerms") or ():
@@ -112,10 +123,49 @@ class Volumes:
     def _waits_for_scheduler(self, pod: Object, claim: Object) -> bool:
         """Whether no volume is provisioned, because the scheduler has not chosen the node of the
         claim: the pod was created with the name of its node."""
+        return self._binds_later(claim) and condition(pod, "PodScheduled") is None
+
+    def _binds_later(self, claim: Object) -> bool:
+        return self._mode(claim) == "WaitForFirstConsumer"
+
+    def _mode(self, claim: Object) -> str:
+        """When the class of a claim binds volumes; empty without a class."""
         name = claim["spec"].get("storageClassName", "")
         found = self._cluster.store.get(registry.STORAGE_CLASS, "", name)
-        waits = found is not None and found["volumeBindingMode"] == "WaitForFirstConsumer"
-        return waits and condition(pod, "PodScheduled") is None
+        return str(found["volumeBindingMode"]) if found is not None else ""
+
+    def _claim_changed(self, change: Change) -> None:
+        """Bind a claim that names a volume, or whose class binds volumes at once."""
+        claim = change.object
+        if change.type == "DELETED" or is_terminating(claim) or _is_bound(claim):
+            return
+        store, volume = self._cluster.store, claim["spec"].get("volumeName")
+        if volume and store.get(registry.PERSISTENT_VOLUME, "", volume) is not None:
+            self._set_bound(claim, volume)
+        elif not volume and self._mode(claim) == "Immediate":
+            node = next(iter(store.every(registry.NODE)), None)
+            self._provision(claim, name_of(node) if node else "")
+
+    def _volume_changed(self, change: Change) -> None:
+        """Bind the claims that name a new volume; those of a deleted one are lost."""
+        volume, store = name_of(change.object), self._cluster.store
+        for claim in list(store.every(registry.PERSISTENT_VOLUME_CLAIM)):
+            if claim["spec"].get("volumeName") != volume:
+                continue
+            if change.type == "DELETED":
+                store.amend(registry.PERSISTENT_VOLUME_CLAIM, claim, status={"phase": "Lost"})
+            elif change.type == "ADDED" and not _is_bound(claim):
+                self._set_bound(claim, volume)
+
+    def _set_bound(self, claim: Object, volume: str, **status: Object) -> None:
+        annotations = {**(claim["metadata"].get("annotations") or {}), **_BOUND}
+        self._cluster.store.amend(
+            registry.PERSISTENT_VOLUME_CLAIM,
+            claim,
+            metadata={"annotations": annotations},
+            spec={"volumeName": volume},
+            status={"phase": "Bound", **status},
+        )
 
     def _provision(self, claim: Object, node: str) -> str:
         store = self._cluster.store
@@ -144,12 +194,7 @@ class Volumes:
             registry.PERSISTENT_VOLUME,
             {"metadata": {"name": volume}, "spec": spec, "status": {"phase": "Bound"}},
         )
-        store.amend(
-            registry.PERSISTENT_VOLUME_CLAIM,
-            claim,
-            spec={"volumeName": volume},
-            status={"phase": "Bound", "capacity": spec["capacity"]},
-        )
+        self._set_bound(claim, volume, capacity=spec["capacity"])
         return volume
 
     def _attachments(self, volume: str) -> Iterator[Object]:
@@ -212,3 +257,7 @@ class Volumes:
             for one in list(self._cluster.store.every(registry.VOLUME_ATTACHMENT)):
                 if one["spec"]["nodeName"] == name:
                     self._cluster.store.remove(registry.VOLUME_ATTACHMENT, one)
+
+
+def _is_bound(claim: Object) -> bool:
+    return _BOUND.keys() <= (claim["metadata"].get("annotations") or {}).keys()

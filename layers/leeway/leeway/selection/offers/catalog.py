@@ -24,6 +24,8 @@ from leeway.selection.labels import (
     REGION,
     RESERVATION_LABELS,
     RESERVED,
+    SHARED,
+    TENANCY,
     WELL_KNOWN,
     WINDOWS_BUILD,
     ZONE,
@@ -50,7 +52,7 @@ class Unavailable:
 
 
 # Labels of types, and labels of offerings.
-_OF_TYPES = frozenset({INSTANCE_TYPE, ARCH, OS, REGION, WINDOWS_BUILD, *INSTANCE_LABELS})
+_OF_TYPES = frozenset({INSTANCE_TYPE, ARCH, OS, REGION, TENANCY, WINDOWS_BUILD, *INSTANCE_LABELS})
 OF_MARKETS = frozenset({ZONE, ZONE_ID, CAPACITY_TYPE, *RESERVATION_LABELS})
 
 INTERFACES = frozenset({POD_ENI, EFA})
@@ -269,7 +271,7 @@ class TypeTable:
         self.markets = markets
         """Each with the types that are available there."""
         self._built: dict[int, InstanceType] = {}
-        self._fixed = {REGION: catalog.region, **_system(node_class)}
+        self._fixed = {REGION: catalog.region, TENANCY: SHARED, **_system(node_class)}
 
     def __len__(self) -> int:
         return len(self.catalog.names)

@@ -356,8 +356,12 @@ def pack(
     number of pods that get a node does not depend on it.
 
     Preferences are treated as requirements, and relaxed one after another if pods would have no
-    node otherwise (see `leeway.selection.packing.pod_groups`).
+    node otherwise (see `leeway.selection.packing.pod_groups`). Pods with a need that no node meets
+    are left out from the beginning.
     """
+    unmet = [Unschedulable(pod.name, pod.spec.unmet) for pod in pods if pod.spec.unmet]
+    if unmet:
+        pods = [pod for pod in pods if not pod.spec.unmet]
     draft = Draft(
         pods, supply, nodes, Search(ORDERS[: effort.orders], effort.improvements, proceed)
     )
@@ -365,7 +369,8 @@ def pack(
     draft.add_unplaced(effort.rounds)
     if len(pods) <= effort.pods and _contested(draft.order_dependent, draft.specs):
         draft = _best(draft, effort)
-    return draft.plan()
+    plan = draft.plan()
+    return replace(plan, unschedulable=(*plan.unschedulable, *unmet)) if unmet else plan
 
 
 def _best(draft: Draft, effort: Effort) -> Draft:

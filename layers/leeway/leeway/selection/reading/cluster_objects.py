@@ -345,7 +345,8 @@ def _owners(objects: Sequence[Document]) -> frozenset[tuple[str, str, str]]:
 
 def daemons_of(objects: Sequence[Document], others: Sequence[Document] = ()) -> tuple[PodSpec, ...]:
     """Read the DaemonSet pods that each node gets, from DaemonSets, or from an owned pod if the
-    DaemonSet is not among the objects.
+    DaemonSet is not among the objects. A DaemonSet with device claims is left out, as its pods stay
+    pending.
 
     Raises:
         BadObject: an object is invalid; its path begins with its position.
@@ -364,7 +365,7 @@ def daemons_of(objects: Sequence[Document], others: Sequence[Document] = ()) -> 
             except BadObject as error:
                 inside = error.below("spec", "template") if of_set else error
                 raise inside.below(position) from error
-    return tuple(found.values())
+    return tuple(spec for spec in found.values() if spec.unmet is None)
 
 
 def _without_node(pod: Document) -> Document:

@@ -5,6 +5,7 @@ Reads the fields that manifests and `kubectl get -o json` share. Objects must be
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any
 
 from leeway.selection.labels import HOSTNAME, ZONE, ZONE_ID, normalised
@@ -17,19 +18,58 @@ from leeway.selection.pods import (
     Toleration,
     Weighted,
 )
+from leeway.selection.reading.claims import DEVICE_CLAIMS_NOT_PLANNED, has_device_claims
 from leeway.selection.reading.objects import BadObject, Document, name_of, namespace_of
 from leeway.selection.reading.schemas import check
 from leeway.selection.requirements import BadRequirement, Requirement, Requirements
 from leeway.selection.resources import EBS_VOLUMES, BadQuantity, Resources
 
+type Resizes = Mapping[str, tuple[Mapping[str, Any], ...]]
+"""What the kubelet holds for containers, by their names (see `resizing`)."""
 
-def requests_of(spec: Mapping[str, Any]) -> Resources:
+
+def resizing(pod: Document) -> Resizes:
+    """Return the amounts that kube-scheduler counts instead of the requests of containers that are
+    resized in place: the maximum of what is requested, allocated and in effect, and without the
+    request if no room of the node can grant it. Empty for a pod that has what it requests.
+
+    Source: Kubernetes documentation, "Resize CPU and Memory Resources assigned to Containers", and
+    the computation of requests in k8s.io/component-helpers.
+    """
+    status, spec = pod.get("status") or {}, pod.get("spec") or {}
+    statuses = (
+        *(status.get("containerStatuses") or ()),
+        *(status.get("initContainerStatuses") or ()),
+    )
+    if not any(one.get("resources") is not None for one in statuses):
+        return {}
+    containers = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
+    wanted = {
+        one.get("name"): (one.get("resources") or {}).get("requests") or {} for one in containers
+    }
+    infeasible = any(
+        one.get("type") == "PodResizePending" and one.get("reason") == "Infeasible"
+        for one in status.get("conditions") or ()
+    )
+    found: dict[str, tuple[Mapping[str, Any], ...]] = {}
+    for one in statuses:
+        name = one.get("name")
+        if one.get("resources") is None or name not in wanted:
+            continue
+        held = (one["resources"].get("requests") or {}, one.get("allocatedResources") or {})
+        if any(amounts and amounts != wanted[name] for amounts in held):
+            found[str(name)] = held if infeasible else (wanted[name], *held)
+    return found
+
+
+def requests_of(spec: Mapping[str, Any], resized: Resizes | None = None) -> Resources:
     """Sum the requests of a pod.
 
     Init containers run one after another, each next to the sidecars (init containers with
     restartPolicy Always) before it. Containers run next to all sidecars. The pod needs the maximum
     of both, plus its overhead. Pod-level requests replace those of the containers; pod-level limits
-    apply to resources without any request.
+    apply to resources without any request. `resized` are the amounts of containers that are resized
+    in place; init containers other than sidecars are not.
 
     Source: Kubernetes documentation, "Sidecar Containers" (resource sharing within containers),
     "Pod Overhead" and "Pod-level resources".
@@ -39,15 +79,16 @@ def requests_of(spec: Mapping[str, Any]) -> Resources:
     """
     sidecars = initializing = Resources()
     for container in spec.get("initContainers") or ():
-        requested = _requested(container)
-        if container.get("restartPolicy") == "Always":
+        sidecar = container.get("restartPolicy") == "Always"
+        requested = _requested(container, resized if sidecar else None)
+        if sidecar:
             sidecars = sidecars + requested
             initializing = initializing.most(sidecars)
         else:
             initializing = initializing.most(sidecars + requested)
     running = sidecars
     for container in spec.get("containers") or ():
-        running = running + _requested(container)
+        running = running + _requested(container, resized)
     of_containers = running.most(initializing)
     # Requests of containers have precedence over pod-level limits.
     of_pod = spec.get("resources") or {}
@@ -55,8 +96,10 @@ def requests_of(spec: Mapping[str, Any]) -> Resources:
     return Resources(total) + _parsed(spec.get("overhead"))
 
 
-def _requested(container: Mapping[str, Any]) -> Resources:
+def _requested(container: Mapping[str, Any], resized: Resizes | None) -> Resources:
     """The requests of a container. A limit without a request is also a request."""
+    if resized and (counted := resized.get(container.get("name") or "")):
+        return reduce(Resources.most, map(_parsed, counted))
     resources = container.get("resources") or {}
     return _parsed({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
 
@@ -265,7 +308,7 @@ def _spec_without_volumes(pod: Document, priorities: Document) -> PodSpec:
     return PodSpec(
         namespace=namespace,
         labels=labels,
-        requests=_requests(spec),
+        requests=_requests(spec, resizing(pod)),
         terms=_terms(spec),
         preferred_terms=tuple(_preferred_nodes(affinity.get("nodeAffinity") or {})),
         tolerations=tuple(map(_toleration, spec.get("tolerations") or ())),
@@ -276,13 +319,14 @@ def _spec_without_volumes(pod: Document, priorities: Document) -> PodSpec:
         preferred_pod_anti_affinity=_preferred(affinity.get("podAntiAffinity"), namespace, labels),
         ports=frozenset(_ports(spec)),
         priority=_priority(spec, priorities),
+        unmet=DEVICE_CLAIMS_NOT_PLANNED() if has_device_claims(spec) else None,
     )
 
 
-def _requests(spec: Document) -> Resources:
+def _requests(spec: Document, resized: "Resizes") -> Resources:
     if not spec.get("containers"):
         raise BadObject(("spec", "containers"), "expected at least one container")
-    return requests_of(spec) + Resources({"pods": 1})
+    return requests_of(spec, resized) + Resources({"pods": 1})
 
 
 def _terms(spec: Document) -> Terms:

@@ -153,6 +153,7 @@ class Spread(TypedDict, total=False):
 class Resources(TypedDict, total=False):
     requests: Amounts
     limits: Amounts
+    claims: list[Any] | None
 
 
 class ContainerPort(TypedDict, total=False):
@@ -163,6 +164,7 @@ class ContainerPort(TypedDict, total=False):
 
 
 class Container(TypedDict, total=False):
+    name: Text
     resources: Resources | None
     ports: list[ContainerPort] | None
     restartPolicy: Text
@@ -187,6 +189,7 @@ class EphemeralVolume(TypedDict, total=False):
 
 
 class PodVolume(TypedDict, total=False):
+    name: Text
     persistentVolumeClaim: NamedClaim | None
     ephemeral: EphemeralVolume | None
     awsElasticBlockStore: dict[str, Any] | None
@@ -196,6 +199,7 @@ class PodSpec(TypedDict, total=False):
     containers: list[Container] | None
     initContainers: list[Container] | None
     resources: Resources | None
+    resourceClaims: list[Any] | None
     overhead: Amounts
     runtimeClassName: Text
     nodeSelector: NodeLabels
@@ -218,8 +222,16 @@ class Condition(TypedDict, total=False):
     lastTransitionTime: Text
 
 
+class ContainerStatus(TypedDict, total=False):
+    name: Text
+    resources: Resources | None
+    allocatedResources: Amounts
+
+
 class PodStatus(TypedDict, total=False):
     phase: Text
+    containerStatuses: list[ContainerStatus] | None
+    initContainerStatuses: list[ContainerStatus] | None
     startTime: Text
     conditions: list[Condition] | None
     nominatedNodeName: Text
@@ -294,9 +306,14 @@ class NodeClaim(TypedDict, total=False):
     status: _NodeClaimStatus | None
 
 
+class _ClaimStatus(TypedDict, total=False):
+    phase: Text
+
+
 class Claim(TypedDict, total=False):
     metadata: Metadata | None
     spec: ClaimSpec | None
+    status: _ClaimStatus | None
 
 
 class _VolumeAffinity(TypedDict, total=False):
@@ -335,6 +352,7 @@ class _Topology(TypedDict, total=False):
 class StorageClass(TypedDict, total=False):
     metadata: Metadata | None
     provisioner: Text
+    volumeBindingMode: Text
     allowedTopologies: list[_Topology] | None
 
 
