@@ -432,6 +432,20 @@ def test_each_group_may_change_only_the_fields_of_nodes_that_it_needs(
             assert answer.status_code == 200, (body, answer.text)
 
 
+def test_capacity_removes_only_the_labels_of_a_reservation(live: Live, node: str) -> None:
+    key = "karpenter.k8s.aws/capacity-reservation-id"
+    ended = metadata(labels={key: None, "karpenter.sh/capacity-type": "on-demand"})
+    with live.client(eks_token("capacity")) as client:
+        fresh(live, node, **{key: "cr-1"})
+        assert denied(merge(client, node, ended), "leeway-capacity-nodes")
+        fresh(live, node, **{key: "cr-1", **LAUNCHED})
+        assert denied(merge(client, node, metadata(labels={"team": None})), "leeway-capacity-nodes")
+        assert merge(client, node, ended).status_code == 200
+    body = metadata(labels={"karpenter.sh/capacity-type": None})
+    assert live.patch(node, body).status_code == 200
+    fresh(live, node)
+
+
 @pytest.mark.parametrize(("labels", "taints"), [(LAUNCHED, []), ({}, [UNREGISTERED])])
 def test_capacity_sets_up_a_node_once(
     live: Live, node: str, labels: dict[str, str], taints: list[object]
