@@ -83,7 +83,7 @@ class CurrentLaunches:
         settings = tuple(one for one in settings_of(manifests) if one.pool in variants)
         kept = self._kept.get(cluster)
         if kept is None or not kept.counts(settings, variants, used, now):
-            reading = _Reading(PoolResolver(self._sources, cluster), now)
+            reading = _Reading(PoolResolver(self._sources, cluster))
             of_pool = {
                 one.pool: reading.launch(one, variants[one.pool], used.get(one.pool, frozenset()))
                 for one in settings
@@ -108,7 +108,8 @@ class CurrentLaunches:
         launched = tuple(intents)
         for one in settings_of(manifests):
             with suppress(CloudRefused, CloudUnavailable):
-                if usable := resolver.reservations(one, launched, now).usable:
+                usable, _ = resolver.reservations(one, launched, now)
+                if usable:
                     found[one.pool] = usable
         return found
 
@@ -135,9 +136,8 @@ def _variants(instances: Collection[InstanceFacts], catalog: Catalog) -> Variant
 class _Reading:
     """One reading of a cluster's pools. When AWS does not answer once, it is not asked again."""
 
-    def __init__(self, resolver: PoolResolver, now: datetime) -> None:
+    def __init__(self, resolver: PoolResolver) -> None:
         self._resolver = resolver
-        self._now = now
         self._silent: CloudUnavailable | None = None
         self.problems: dict[tuple[str, str], Reason] = {}
 
@@ -162,9 +162,7 @@ class _Reading:
         if not used:
             return frozenset()
         resolver = self._resolver
-        selected = self._known(
-            one, "reservations", lambda: resolver.reservations(one, (), self._now).selected
-        )
+        selected = self._known(one, "reservations", lambda: resolver.selected_reservations(one).ids)
         if selected is None or not (others := used - selected):
             return frozenset()
         active = self._known(one, "reservations", lambda: resolver.active_reservations(others))

@@ -300,12 +300,14 @@ class LaunchRun:
         """The reservations of a pool. Pods do not wait for them: if they cannot be read, other
         capacity is launched."""
         try:
-            found = self._resolver.reservations(settings, self.intents, self.deps.clock.now())
+            usable, not_used = self._resolver.reservations(
+                settings, self.intents, self.deps.clock.now()
+            )
         except API_ERRORS as error:
             self.reasons.append(RESERVATIONS_NOT_READ(pool=settings.pool, error=clause(error)))
             return ()
-        self.reasons += (one for one in found.not_used if one not in self.reasons)
-        return found.usable
+        self.reasons += (one for one in not_used if one not in self.reasons)
+        return usable
 
     def prepare(self, plan: Plan) -> tuple[PreparedLaunch, ...]:
         """Prepare the launches of a plan; pools that cannot be launched from become blocked."""

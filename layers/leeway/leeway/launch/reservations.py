@@ -86,13 +86,17 @@ class CapacityReservations(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class PoolReservations:
-    """The reservations of a pool: what it may launch into, the ids of all that it selects, and why
-    others are not used."""
+class SelectedReservations:
+    """The active reservations that a pool selects and its cluster may use, and why others are not
+    used."""
 
-    usable: tuple[Reservation, ...] = ()
-    selected: frozenset[str] = frozenset()
+    of_cluster: tuple[CapacityReservation, ...] = ()
     not_used: tuple[Reason, ...] = ()
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """The ids of those that the cluster may use."""
+        return frozenset(one.id for one in self.of_cluster)
 
 
 def reservation_terms(
@@ -103,18 +107,13 @@ def reservation_terms(
     return settings.reservations if capacity_type.has(RESERVED) else None
 
 
-def choose_reservations(
+def select_reservations(
     cluster: str,
-    settings: NodeSettings,
     terms: Setting[tuple[CapacityReservationTerm, ...]],
     found: Iterable[CapacityReservation],
-    taken: Mapping[str, int],
-    now: datetime,
-) -> PoolReservations:
-    """Choose among the reservations that terms match. `taken` counts the launches that EC2 may not
-    have counted yet, by reservation."""
-    usable, selected, not_used = [], set[str](), []
-    windows = settings.template.pool.node_class.family.windows
+) -> SelectedReservations:
+    """Select those of the reservations that terms match which a cluster may use."""
+    own, not_used = [], []
     for one in sorted(found, key=lambda each: each.id):
         named = any(_names(term, one) for term in terms.value)
         if why := why_not_reserved_for(cluster, one.tags, named=named):
@@ -123,13 +122,28 @@ def choose_reservations(
                     reservation=one.id, place=terms.place, cluster=cluster, why=why
                 )
             )
-            continue
-        selected.add(one.id)
-        over = one.drained_at is not None and now >= one.drained_at
-        if one.fits and one.windows == windows and not over:
-            free = max(0, one.free - taken.get(one.id, 0))
-            usable.append(Reservation(one.capacity, one.instance_type, one.zone, free))
-    return PoolReservations(tuple(usable), frozenset(selected), tuple(not_used))
+        else:
+            own.append(one)
+    return SelectedReservations(tuple(own), tuple(not_used))
+
+
+def usable_reservations(
+    selected: Iterable[CapacityReservation],
+    taken: Mapping[str, int],
+    now: datetime,
+    *,
+    windows: bool,
+) -> tuple[Reservation, ...]:
+    """Return the reservations that nodes may be launched into now. `taken` counts the launches that
+    EC2 may not have counted yet, by reservation."""
+    return tuple(
+        Reservation(
+            one.capacity, one.instance_type, one.zone, max(0, one.free - taken.get(one.id, 0))
+        )
+        for one in selected
+        if one.fits and one.windows == windows
+        if one.drained_at is None or now < one.drained_at
+    )
 
 
 def _names(term: CapacityReservationTerm, one: CapacityReservation) -> bool:

@@ -28,10 +28,11 @@ from leeway.launch.intent import LaunchIntent
 from leeway.launch.node_settings import NodeSettings, NotLaunchable, Setting, user_tags
 from leeway.launch.reservations import (
     CapacityReservations,
-    PoolReservations,
-    choose_reservations,
+    SelectedReservations,
     launched_since,
     reservation_terms,
+    select_reservations,
+    usable_reservations,
 )
 from leeway.launch.templates import NodeResources, TemplateImage
 from leeway.manifests.base import CapacityReservationTerm, SecurityGroupTerm, SubnetTerm
@@ -39,6 +40,7 @@ from leeway.manifests.node_class import AmiTerm
 from leeway.parallel import in_parallel
 from leeway.ports.aws import CloudUnavailable
 from leeway.reasons import Reason
+from leeway.selection.offers.reservations import Reservation
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,24 +203,39 @@ class PoolResolver:
         check_subnets(self._name, self._cluster.network, terms.place, read())
         return read()
 
-    def reservations(
-        self, settings: NodeSettings, intents: Iterable[LaunchIntent], now: datetime
-    ) -> PoolReservations:
-        """Choose the capacity reservations of a pool. Nothing is read for one that selects none, or
-        that launches no reserved capacity. `intents` are the launches of the last minutes.
+    def selected_reservations(self, settings: NodeSettings) -> SelectedReservations:
+        """Select the capacity reservations of a pool; none are read for one without terms.
 
         Raises:
             CloudUnavailable, CloudRefused: AWS cannot be read.
         """
-        terms = reservation_terms(settings)
+        terms = settings.reservations
         if terms is None:
-            return PoolReservations()
-        read_at, found = self._once(
+            return SelectedReservations()
+        found = self._once(
             ("reservations", terms.place),
-            lambda: (now, self._sources.reservations.matching(terms.value)),
+            lambda: self._sources.reservations.matching(terms.value),
         )
+        return select_reservations(self._name, terms, found)
+
+    def reservations(
+        self, settings: NodeSettings, intents: Iterable[LaunchIntent], now: datetime
+    ) -> tuple[tuple[Reservation, ...], tuple[Reason, ...]]:
+        """Return the reservations that nodes of a pool may be launched into now, and why others are
+        not used. `intents` are the launches of the last minutes. Nothing is read for a pool that
+        launches no reserved capacity.
+
+        Raises:
+            CloudUnavailable, CloudRefused: AWS cannot be read.
+        """
+        if reservation_terms(settings) is None:
+            return (), ()
+        read_at = self._once(("reservations read", settings.node_class), lambda: now)
+        found = self.selected_reservations(settings)
         taken = launched_since(intents, read_at)
-        return choose_reservations(self._name, settings, terms, found, taken, now)
+        windows = settings.template.pool.node_class.family.windows
+        usable = usable_reservations(found.of_cluster, taken, now, windows=windows)
+        return usable, found.not_used
 
     def active_reservations(self, ids: Iterable[str]) -> frozenset[str]:
         """Return those of some capacity reservations, by their ids, that have not ended.
