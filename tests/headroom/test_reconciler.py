@@ -46,13 +46,15 @@ def test_the_number_of_pending_pods_is_stored_and_is_not_reported_as_a_change(
     deployment = f"/apis/apps/v1/namespaces/{headroom.name}/deployments/{headroom.name}-warm"
     status = {"status": {"replicas": 2, "readyReplicas": 1}}
     headers = {"Content-Type": "application/merge-patch+json"}
-    # The Deployment's controller writes its status once more after the rollout has begun.
-    headroom.live.until(
-        lambda: headroom.live.api.get(deployment).json()["status"].get("replicas") == 2
-    )
-    assert headroom.live.api.patch(f"{deployment}/status", json=status, headers=headers).is_success
-    later = headroom.run(NINE + MINUTE)
-    assert (headroom.statuses()[subject].pending, later.changed) == (1, ())
+
+    def is_stored() -> bool:
+        # The Deployment's controller may write its status once more after the rollout has begun.
+        api = headroom.live.api
+        assert api.patch(f"{deployment}/status", json=status, headers=headers).is_success
+        assert headroom.run(NINE + MINUTE).changed == ()
+        return headroom.statuses()[subject].pending == 1
+
+    headroom.live.until(is_stored)
 
 
 def test_drift_is_corrected(headroom: HeadroomRun) -> None:

@@ -139,15 +139,18 @@ def test_a_message_reaches_the_function_at_once(consumed: Consumed) -> None:
     consumed.consume()
     consumed.send("warms up")
     consumed.ended(1)
-    delays = []
-    for number in range(5):
-        sent = consumed.send(f"m{number}")
-        consumed.ended(number + 2)
-        begun = [e["at"] for e in consumed.entries() if e.get("begin") == f"m{number}"]
-        delays.append(begun[0] - sent)
+    delays: list[float] = []
 
+    def three_of_five_are_at_once() -> bool:
+        name = f"m{len(delays)}"
+        sent = consumed.send(name)
+        consumed.ended(consumed.sent)
+        delays.extend(e["at"] - sent for e in consumed.entries() if e.get("begin") == name)
+        return sorted([*delays[-5:], *[1.0] * 5])[2] < 0.05
+
+    # A busy machine delays some messages; a queue that is asked once a second, nearly all of them.
+    eventually(three_of_five_are_at_once)
     consumed.empty()
-    assert sorted(delays)[2] < 0.05, delays
 
 
 def test_the_event_is_that_of_lambda(consumed: Consumed) -> None:
