@@ -285,7 +285,7 @@ def _capacity(
     stored: StoredRecords,
     worth: Worth,
     launches: Mapping[str, CurrentLaunch] | None = None,
-    reservations: Mapping[str, tuple[Reservation, ...]] | None = None,
+    reservations: "Mapping[str, tuple[Reservation, ...]] | None" = None,
 ) -> Capacity:
     details, now = read.state.details, read.state.read_at
     quiet = {name: _quiet_since(one, now) for name, one in details.items()}
