@@ -202,6 +202,7 @@ def test_pods_do_not_wait_for_reservations_that_cannot_be_read(
     outcome = world.launch_nodes.launch(order(catalog, *documents(), waiting=pods(1)))
     assert outcome.complete
     assert "ReservationsNotRead" in codes(outcome)
+    assert len(world.reservations.reads) == 1
 
 
 @pytest.mark.parametrize(("minutes", "used"), [(39, False), (45, True)])

@@ -203,6 +203,7 @@ class LaunchRun:
         self._gone = self._ended_instances()
         self.prices = Prices(self.order.catalog)
         self._left: float | None = None
+        self._unread: set[str] = set()
 
     def _ended_instances(self) -> frozenset[str]:
         """The launched instances without a Node that do not start or run any more: a Spot
@@ -298,12 +299,15 @@ class LaunchRun:
 
     def _reservations(self, settings: NodeSettings) -> tuple[Reservation, ...]:
         """The reservations of a pool. Pods do not wait for them: if they cannot be read, other
-        capacity is launched."""
+        capacity is launched, and this run does not read them again."""
+        if settings.pool in self._unread:
+            return ()
         try:
             usable, not_used = self._resolver.reservations(
                 settings, self.intents, self.deps.clock.now()
             )
         except API_ERRORS as error:
+            self._unread.add(settings.pool)
             self.reasons.append(RESERVATIONS_NOT_READ(pool=settings.pool, error=clause(error)))
             return ()
         self.reasons += (one for one in not_used if one not in self.reasons)
