@@ -57,6 +57,16 @@ def test_a_missing_device_is_reported_with_the_plugin_that_offers_it(
     assert unmet_conditions(node(devices={resource: 1}), expected) == ()
 
 
+@pytest.mark.parametrize("resource", ["smarter-devices/fuse", "hugepages-2Mi"])
+def test_a_resource_that_an_overlay_promises_is_awaited(resource: str) -> None:
+    expected = ExpectedNode(promised=(resource,))
+    for devices in ({}, {resource: 0}):
+        (unmet,) = unmet_conditions(node(devices=devices), expected)
+        assert unmet.code == "PromisedResourceMissing"
+        assert unmet.message.startswith(f"{resource} is not allocatable, and a NodeOverlay")
+    assert unmet_conditions(node(devices={resource: 1}), expected) == ()
+
+
 @pytest.mark.parametrize(
     "key",
     [

@@ -286,6 +286,20 @@ def test_a_fleet_launches_as_many_as_requested(world: World, spot: bool) -> None
     assert world.fleets.launched_by(new("intent")) == []
 
 
+@pytest.mark.parametrize("spot", [True, False])
+def test_the_lowest_priority_is_launched_first(world: World, spot: bool) -> None:
+    plain = request_(world, new("intent"), "m5.large", "m5.24xlarge", spot=spot)
+    (templates,) = plain.templates
+    dear = templates.overrides[-1]
+    overrides = tuple(
+        replace(one, priority=0.25 if one == dear else 0.5) for one in templates.overrides
+    )
+    request = replace(plain, templates=(replace(templates, overrides=overrides),))
+    assert request.prioritized
+    (launched,) = create(world, request).instances
+    assert (launched.instance_type, launched.zone) == (dear.instance_type, dear.zone)
+
+
 def test_the_same_request_with_the_same_token_launches_once(world: World) -> None:
     intent = new("intent")
     request, token = request_(world, intent, "m5.large", amount=2), new("token")

@@ -64,6 +64,23 @@ def test_a_pod_whose_node_would_exceed_the_price_ceiling_gets_this_reason() -> N
     assert explained(spec(cpu=1500), [pool("web")], ceiling=PriceCeiling(0.02)).launch is not None
 
 
+def test_a_pool_at_its_limit_in_money_leaves_the_pod_to_another_pool() -> None:
+    full = pool("full", usd_per_hour=0.019, weight=10)
+    found = explained(spec(cpu=1500), [full])
+    assert found.reason is not None
+    assert found.reason.code == "PoolPriceLimitReached"
+    assert [miss.pool for miss in found.misses] == ["full"]
+    found = explained(spec(cpu=1500), [full, pool("web")])
+    assert found.launch is not None
+    assert found.launch.pool == "web"
+    wide = pool("wide", usd_per_hour=0.03, weight=10)
+    found = explained(spec(cpu=1500), [wide], others=[spec(cpu=1500, priority=10)])
+    assert found.reason is not None
+    assert "cost 0.00 of at most 0.03 USD per hour" in found.reason.message, (
+        "the other pod is first"
+    )
+
+
 def test_pods_that_are_placed_first_take_the_room_as_they_do_in_provisioning() -> None:
     large = spec(cpu=3500, priority=1000)
     assert explained(spec(cpu=3000), [], [node("n1")]).node == "n1"

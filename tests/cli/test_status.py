@@ -11,6 +11,7 @@ from leeway.capacity_requests import CAPACITY_REQUEST, CapacityAnswer
 from leeway.execution.attempt import Phase
 from leeway.headroom.reasons import FIXED_SIZE, WINDOW_OPEN
 from leeway.headroom.status import STATUS, HeadroomStatus
+from leeway.launch.prices import SpendingLimit
 from leeway.manifests.configuration import StoredManifests
 from leeway.notices import NoticeKind
 from leeway.pool_pauses import POOL, FailedInstance, PoolRecord, after_failure
@@ -140,6 +141,10 @@ def test_capacity_that_is_given_back_is_shown_with_its_cause_and_saving(
         run_at=now,
         returned=(Reason("CapacityReturned", "Leeway gives n-1\x1b[31m back."),),
         returned_at=now - timedelta(minutes=5),
+        spending=(
+            SpendingLimit("prod", "", 100.0, 1.5),
+            SpendingLimit("prod", "web", 2.5, 1.25),
+        ),
     )
     table_in(aws).put(PROVISIONING_STATUS, status)
     (cluster,) = json.loads(run("--cluster", "prod", "-o", "json")[1])["clusters"]
@@ -148,6 +153,10 @@ def test_capacity_that_is_given_back_is_shown_with_its_cause_and_saving(
     assert cluster["provisioning"]["returned"][0]["code"] == "CapacityReturned"
     shown = " ".join(run("--cluster", "prod")[1].split())
     assert "capacity-return, running, given back as Underutilized, saves 0.3500 USD" in shown
+    assert "nodes of all pools cost 1.50 of at most 100.00 USD per hour" in shown
+    assert "nodes of pool web cost 1.25 of at most 2.50 USD per hour" in shown
+    own = cluster["provisioning"]["spending"][1]
+    assert (own["pool"], own["most"], own["used"]) == ("web", 2.5, 1.25)
     assert "gives back 1 decisions 5m ago Leeway gives n-1\\u001b[31m back." in shown
 
 

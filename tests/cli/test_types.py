@@ -127,3 +127,31 @@ def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     cluster.write_text("apiVersion: leeway.sh/v1\nkind: Cluster\nmetadata: {name: prod}\n")
     assert run(["types", "--sandbox", "-f", str(cluster)]) == 2
     assert "expected at least one NodePool or Provisioner" in capsys.readouterr().err
+
+
+OVERLAY = """\
+---
+apiVersion: karpenter.sh/v1alpha1
+kind: NodeOverlay
+metadata: {{name: {name}}}
+spec:
+  requirements: [{{key: node.kubernetes.io/instance-type, operator: In, values: [m5.large]}}]
+  price: "{price}"
+  capacity: {{smarter-devices/fuse: 2}}
+"""
+
+
+def test_overlays_change_the_types_of_pools_and_conflicts_are_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "pools.yaml"
+    family = "        - {key: karpenter.k8s.aws/instance-family, operator: In, values: [m5]}\n"
+    overlays = [OVERLAY.format(name=name, price=price) for name, price in (("a", 1), ("b", 2.5))]
+    file.write_text(POOL + family + "".join(overlays))
+    assert run(["types", "--sandbox", "-f", str(file), "-o", "json"]) == 0
+    shown = capsys.readouterr()
+    assert "warning: OverlayConflict: NodeOverlay a is not applied: NodeOverlay b" in shown.err
+    found = {one["name"]: one for one in json.loads(shown.out)}
+    assert found["m5.large"]["allocatable"]["smarter-devices/fuse"] == "2"
+    assert {one["price"] for one in found["m5.large"]["offerings"]} == {2.5}
+    assert "smarter-devices/fuse" not in found["m5.xlarge"]["allocatable"]

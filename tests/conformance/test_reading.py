@@ -8,16 +8,19 @@ import pytest
 from leeway.clock import SystemClock
 from leeway.kubernetes.cluster_states import KubernetesClusterStates
 from leeway.kubernetes.connection import Connection
-from leeway.kubernetes.kubeconfig import kubeconfig_connection
+from leeway.kubernetes.kubeconfig import kubeconfig_cluster, kubeconfig_connection
+from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 from leeway.kubernetes.list_watch import WatchRequest, events_in
 from leeway.kubernetes.unscheduled_pods import PODS, SELECTION, HttpPodWatches
 from leeway.pod_watch.burst import needs_new_node
 from leeway.pod_watch.follower import PodChange
+from leeway.policy.repair import why_unhealthy
 from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.provisioning.cluster_state import ClusterState
 from leeway_sandbox.real_cluster.target import RealCluster
 from lightkube.codecs import from_dict
-from lightkube.resources.core_v1 import Pod
+from lightkube.resources.core_v1 import Node, Pod
+from lightkube.types import PatchType
 
 from tests.conformance.conftest import Conformance
 from tests.end_to_end.environment import until
@@ -89,8 +92,70 @@ def test_a_settled_cluster_is_read_by_lists_and_then_by_watches(
     until(gone, 60)
 
 
+def test_what_a_device_plugin_offers_is_read(env: Conformance, connection: Connection) -> None:
+    """A NodeOverlay promises it, and admission waits until the node offers it."""
+    (node, *_) = env.kube.list(Node)
+    name = str(node.metadata and node.metadata.name)
+    offered: dict[str, str | None] = {"smarter-devices/fuse": "20", "hugepages-2Mi": "4Mi"}
+
+    def offer(amounts: dict[str, str | None]) -> None:
+        patch = {"status": dict.fromkeys(("capacity", "allocatable"), amounts)}
+        env.kube.patch(Node.Status, name, patch, patch_type=PatchType.MERGE)
+
+    cluster = LightkubeCluster(connection, SystemClock())
+    offer(offered)
+    try:
+        found = cluster.node(name)
+        assert found is not None
+        assert (
+            found.devices.items() >= {"smarter-devices/fuse": 20, "hugepages-2Mi": 4 << 20}.items()
+        )
+        state = KubernetesClusterStates(lambda _: connection, SystemClock()).read("c")
+        (allocatable,) = [one.allocatable for one in state.nodes if one.name == name]
+        assert (allocatable.of("smarter-devices/fuse"), allocatable.of("hugepages-2Mi")) == (
+            20,
+            4 << 20,
+        )
+    finally:
+        offer(dict.fromkeys(offered))
+    after = cluster.node(name)
+    assert after is not None
+    assert "smarter-devices/fuse" not in after.devices
+
+
 def movable(state: ClusterState) -> list[str]:
     return [pod.name for there in state.movable.values() for pod in there]
+
+
+def test_a_condition_of_a_node_is_read_as_an_agent_writes_it(
+    env: Conformance, real: RealCluster, connection: Connection
+) -> None:
+    """For repairs reconcile lists all Nodes, retire_node counts them, and provision_nodes says why
+    one is unhealthy."""
+
+    def write(status: str) -> str:
+        node = next(iter(env.kube.list(Node)))
+        assert node.metadata is not None
+        name = str(node.metadata.name)
+        at = {"lastTransitionTime": "2026-11-20T09:00:00Z", "lastHeartbeatTime": None}
+        condition = {"type": "KernelReady", "status": status, "reason": "Conformance"} | at
+        env.kube.patch(Node.Status, name, {"status": {"conditions": [condition]}})
+        return name
+
+    name = write("False")
+    try:
+        with closing(kubeconfig_cluster(real.kubeconfig, real.context)) as cluster:
+            nodes = {one.name: why_unhealthy(one.conditions) for one in cluster.nodes()}
+            count = cluster.count_nodes()
+        state = KubernetesClusterStates(lambda _: connection, SystemClock()).read("c")
+    finally:
+        write("True")
+    why = nodes[name]
+    assert why is not None
+    assert (why.condition, why.status) == ("KernelReady", "False")
+    assert str(why.since) == "2026-11-20 09:00:00+00:00"
+    assert state.details[name].unhealthy == why
+    assert count.total == len(nodes) >= count.ready > 0
 
 
 def test_a_pod_without_a_node_is_in_the_state_and_in_the_watch(

@@ -10,6 +10,7 @@ from leeway.disruption.snapshot import Snapshot, snapshot_of
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.launch.intent import LaunchIntent
+from leeway.manifests.node_pool import NodePool as PoolManifest
 from leeway.provisioning.cluster_state import (
     ClusterState,
     NodeDetails,
@@ -79,6 +80,17 @@ class Cluster:
         self.nodes[name] = given, details(instance, *some, **more)
         if not foreign:
             self.own[instance] = facts(instance)
+
+    def annotate(self, annotations: Mapping[str, str]) -> None:
+        """Set the annotations of the pool."""
+        self.manifests = [
+            one.model_copy(
+                update={"metadata": one.metadata.model_copy(update={"annotations": annotations})}
+            )
+            if isinstance(one, PoolManifest)
+            else one
+            for one in self.manifests
+        ]
 
     def read(self, at: datetime = NOW) -> ClusterRead:
         """What a run reads at a time."""

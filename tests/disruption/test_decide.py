@@ -9,6 +9,7 @@ from leeway.disruption.decide import decide_returns
 from leeway.disruption.rules import Budget, Cause, ReturnRules
 from leeway.disruption.snapshot import OwnNode
 from leeway.headroom.windows import parse_cron
+from leeway.policy.repair import Unhealthy
 from leeway.policy.worth import Worth
 from leeway.reasons import Reason
 from leeway.selection.labels import CAPACITY_TYPE, HOSTNAME, ZONE
@@ -412,3 +413,57 @@ def test_an_annotation_of_a_node_keeps_it_until_it_expires_though_its_drain_is_b
     pods = [replace(m, protected_until=NOW + MINUTE) for m in one.pods]
     of_pod = with_pods(replace(one, protected=False), pods)
     assert [e.nodes for e in decide_returns(snapshot(of_pod, rules=rules)).returns] == [("here",)]
+
+
+FORCEFUL = ReturnRules(expires=DAY, forceful=True, budgets=(Budget("0"),))
+
+
+def test_a_forceful_expiration_waits_for_nothing_of_the_pool_or_of_the_node() -> None:
+    """Karpenter, nodeclaim/expiration: neither budgets nor do-not-disrupt delay it."""
+    old = own_node("old", spec(3000), age=DAY)
+    held = replace(
+        with_pods(old, [replace(m, blocked_by=("web",), bare=True) for m in old.pods]),
+        protected=True,
+    )
+    young = own_node("young", spec(3000), age=DAY - MINUTE)
+    found = decide_returns(snapshot(held, young, rules=FORCEFUL))
+    assert [(one.nodes, one.cause) for one in found.returns] == [(("old",), Cause.EXPIRED)]
+    graceful = replace(FORCEFUL, forceful=False)
+    found = decide_returns(snapshot(held, rules=graceful))
+    assert not found.returns
+    assert found.kept["old"].code == reasons.NODE_IS_PROTECTED.name
+
+
+def test_a_graceful_expiration_respects_budgets_and_their_windows() -> None:
+    """Core issue 1718."""
+    old = own_node("old", spec(3000), age=DAY)
+    closed = Budget("0", cron=parse_cron("0 9 * * *"), duration=timedelta(hours=8))
+    rules = ReturnRules(expires=DAY, drain_within=MINUTE, budgets=(closed,))
+    found = decide_returns(snapshot(old, rules=rules))
+    assert found.kept["old"].code == reasons.DISRUPTION_BUDGET_USED.name
+    later = snapshot(old, rules=rules, now=NOW + timedelta(hours=5))
+    assert [one.cause for one in decide_returns(later).returns] == [Cause.EXPIRED]
+
+
+def test_the_budget_of_the_cluster_bounds_a_forceful_expiration() -> None:
+    own = [own_node(f"n{number}", spec(1000), age=DAY) for number in range(5)]
+    assert len(decide_returns(snapshot(*own, rules=FORCEFUL)).returns) == 5
+    assert len(decide_returns(snapshot(*own, rules=FORCEFUL, most=2)).returns) == 2
+
+
+def test_a_forceful_expiration_forces_no_other_cause() -> None:
+    rules = replace(FORCEFUL, budgets=())
+    one = replace(own_node("here", spec(3000), age=MINUTE), drift=("It runs another AMI.",))
+    held = with_pods(one, [replace(m, protected_until=NOW + MINUTE) for m in one.pods])
+    assert not decide_returns(snapshot(held, rules=rules)).returns
+
+
+def test_an_unhealthy_node_is_named_where_it_keeps_others() -> None:
+    why = Unhealthy("Ready", "Unknown", NOW - MINUTE, NOW + DAY)
+    dead = replace(own_node("dead"), ready=False, unhealthy=why)
+    rules = ReturnRules(budgets=(Budget("1"),))
+    found = decide_returns(snapshot(dead, own_node("spare"), rules=rules))
+    assert not found.returns
+    assert found.kept["dead"].code == "NodeUnhealthy"
+    assert "its condition Ready is Unknown since 2026-11-20 11:59 UTC" in found.kept["dead"].message
+    assert "1 are disrupted, among them dead, not Ready" in found.kept["spare"].message

@@ -68,6 +68,20 @@ def test_nothing_protected_is_given_back(own: tuple[OwnNode, ...]) -> None:
 
 
 @FEW
+@given(clusters(), st.none() | st.integers(0, 8))
+def test_a_forceful_expiration_forces_expired_nodes_only_and_only_within_the_cluster_budget(
+    own: tuple[OwnNode, ...], most: int | None
+) -> None:
+    month = timedelta(days=30)
+    rules = ReturnRules(None, expires=month, forceful=True, budgets=(Budget("0"),))
+    decision = decide_returns(snapshot(*own, rules=rules, most=most))
+    expired = {one.name for one in own if NOW - one.created_at >= month and not one.going}
+    returned = {name for one in decision.returns for name in one.nodes}
+    assert returned <= expired
+    assert len(returned) == min(len(own) if most is None else most, len(expired))
+
+
+@FEW
 @given(clusters())
 def test_a_node_that_is_not_quiet_or_starts_is_not_consolidated(own: tuple[OwnNode, ...]) -> None:
     rules = ReturnRules(AFTER, budgets=())

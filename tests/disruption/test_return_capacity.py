@@ -10,7 +10,9 @@ from leeway.aws.provision_queue import WAKES_APART
 from leeway.disruption.watched_nodes import HELD_FOR
 from leeway.execution.attempt import Phase
 from leeway.launch.fleets import Offers
+from leeway.manifests.node_pool import EXPIRATION
 from leeway.notices import NoticeKind
+from leeway.policy.repair import Unhealthy
 from leeway.policy.rules import Action, ChurnCap, ClusterPolicy, OnBlocked, Replacement
 from leeway.policy.worth import Worth
 from leeway.ports.kubernetes_objects import RETIRING
@@ -233,6 +235,33 @@ def test_a_drifted_node_stays_if_nothing_replaces_it_even_if_its_drain_is_bounde
     returns = returning.retirements["i-old"].returns
     assert returns is not None
     assert (returns.cause, returns.optional, returns.forced) == ("Drifted", True, bool(grace))
+
+
+def test_a_forceful_expiration_begins_though_its_pods_are_protected(catalog: Catalog) -> None:
+    closed = {"budgets": [{"nodes": "0"}]}
+    cluster = Cluster(catalog, template={"expireAfter": "1h"}, disruption=closed)
+    cluster.add("old", *pods(1), protected=True)
+    returning = Returning(cluster)
+    returning.record_launches()
+    returning.runs(2)
+    assert not returning.retirements
+    cluster.annotate({EXPIRATION: "forceful"})
+    returning.runs(3)
+    record = returning.retirements["i-old"]
+    assert record.returns is not None
+    assert (record.returns.forced, record.ends_at_deadline) == (True, True)
+    assert (record.deadline, record.on_blocked) == (None, OnBlocked.WAIT)
+
+
+def test_the_status_names_an_unhealthy_node_until_it_retires(catalog: Catalog) -> None:
+    cluster = Cluster(catalog, disruption=EMPTY_AFTER_30S)
+    why = Unhealthy("Ready", "Unknown", NOW, NOW + timedelta(minutes=30))
+    cluster.add("dead", ready=False, unhealthy=why)
+    returning = Returning(cluster)
+    returning.record_launches()
+    said = {one.lasting[0].code for one in returning.runs(3)}
+    assert said == {"NodeUnhealthy"}
+    assert returning.started() == []
 
 
 RETIRES_FOR = timedelta(seconds=4)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leeway_cli.doctor.examine import as_data, examine, print_findings
-from leeway_cli.doctor.facts import ClusterFacts, Facts, Unread
+from leeway_cli.doctor.facts import ClusterFacts, ConfigurationFacts, Facts, Unread
 from leeway_cli.doctor.finding import Severity, aws, shell
 from leeway_cli.terminal import terminal
 from rich.console import Console
@@ -64,6 +64,12 @@ def test_all_is_well_only_if_everything_was_read() -> None:
     shown = printed(healthy(alarms=unread))
     assert "all is well" not in shown
     assert shown.endswith("prod: 0 fails, 1 warns; 1 parts could not be read\n")
+
+
+def test_limits_of_pools_in_money_are_shown() -> None:
+    known = ConfigurationFacts(pools=("web", "gpu"), pool_limits=(("gpu", 2.5),))
+    shown = printed(healthy(clusters=(cluster(configuration=known),)))
+    assert "prod: the nodes of pool gpu may cost 2.50 USD per hour\n" in shown
 
 
 HOSTILE = "x'; rm -rf ~ #\x1b]0;owned\x07\n$(id)`id`\u202e"

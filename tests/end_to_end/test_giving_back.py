@@ -5,6 +5,7 @@ The sandbox runs no schedules: the tests send the messages of each minute, some 
 
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -40,6 +41,11 @@ EVERY_SAVING = {"usdPerPodMoved": 0, "leastAge": "1s"}
 """Moves cost nothing, also those of pods that came seconds ago."""
 
 NEVER = {"consolidateAfter": "Never"}
+SPEC = {
+    "churn": CHURN,
+    "giveBack": EVERY_SAVING,
+    "notices": {"unhealthy-node": {"deadline": "10s"}},
+}
 PROTECTED = "karpenter.sh/do-not-disrupt"
 
 
@@ -98,10 +104,12 @@ class GivingBack(Replacing):
             time.sleep(2)
         return value
 
-    def outcome(self, instance: str, since: float = 0) -> Entry | None:
+    def outcome(
+        self, instance: str, since: float = 0, kind: str = "capacity-return"
+    ) -> Entry | None:
         """The outcome of the retirement of an instance, if there is one."""
         found = [e for e in self.since(since).outcomes(instance) if "kind" in e]
-        return next((e for e in found if e["kind"] == "capacity-return"), None)
+        return next((e for e in found if e["kind"] == kind), None)
 
 
 @pytest.fixture(scope="module")
@@ -123,13 +131,15 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GivingBack]:
             team_pool("raced", disruption=QUICK),
             team_pool("deleted", disruption=NEVER),
             team_pool("kept", expires="1s", disruption=QUICK),
+            team_pool("sick", disruption={"budgets": [{"nodes": "0"}]}),
             team_pool("guarded", annotations={PROTECTED: "true"}, disruption=QUICK),
-            document("Cluster", CLUSTER, {"churn": CHURN, "giveBack": EVERY_SAVING}),
+            document("Cluster", CLUSTER, SPEC),
         )
         found = GivingBack(sandbox, kube)
         kept = team("kept", 1, **{PROTECTED: "true"})
         found.create(team("spare", 1), team("shrunk", 6), team("aged", 1), team("raced", 1), kept)
-        found.create(team("deleted", 1), team("guarded", 1))
+        sick = team("sick", 1, **{PROTECTED: "true"})
+        found.create(team("deleted", 1), team("guarded", 1), sick)
         run_reconcile(found)  # the index of instances
         found.scale("spare", 0)
         found.scale("guarded", 0)
@@ -226,6 +236,34 @@ def test_an_instance_ends_15_minutes_after_its_node_was_deleted(world: GivingBac
     codes = [str(one["code"]) for one in lines if one.get("instance") == instance]
     assert codes.count("NodeDeleted") == 1, "reconcile says it once"
     assert "StartLost" not in codes
+
+
+def test_a_node_whose_kubelet_is_dead_is_replaced_though_its_pod_never_ends(
+    world: GivingBack,
+) -> None:
+    ((instance, node),) = world.nodes("sick").items()
+    since = time.time()
+    world.sandbox.report(instance, "stopped")
+    _say_unhealthy(world, node, since=datetime.now(UTC) - timedelta(minutes=29))
+    run_reconcile(world)
+    world.until(since, lambda seen: seen.of("invocation", function="leeway-reconcile"))
+    assert not world.since(since).executions(instance), "half an hour is tolerated"
+    _say_unhealthy(world, node, since=datetime.now(UTC) - timedelta(minutes=31))
+    run_reconcile(world)
+    repaired = partial(world.outcome, instance, since, "unhealthy-node")
+    outcome = world.runs_until(repaired)
+    assert (outcome["result"], outcome["terminated"]) == ("incomplete", True)
+    seen = world.since(since)
+    assert seen.of("eviction", node=node), "neither an annotation nor the pool holds it"
+    world.runs_until(lambda: set(world.running("sick").values()) - {node} or None)
+
+
+def _say_unhealthy(world: GivingBack, node: str, since: datetime) -> None:
+    """Write the condition Ready as the node lifecycle controller does."""
+    condition = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
+    at = {"lastTransitionTime": f"{since:%Y-%m-%dT%H:%M:%SZ}"}
+    patch = {"status": {"conditions": [condition | at]}}
+    world.kube.patch(Node.Status, node, patch)
 
 
 def test_a_pod_that_forbids_disruption_keeps_its_expired_node(world: GivingBack) -> None:

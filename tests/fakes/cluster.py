@@ -5,8 +5,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable, Marks, NodeEvent
-from leeway.ports.kubernetes_objects import RETIRING, Attachment, Node, Pod, Response
+from leeway.ports.kubernetes import (
+    ClusterRefused,
+    ClusterUnavailable,
+    Marks,
+    NodeCount,
+    NodeEvent,
+)
+from leeway.ports.kubernetes_objects import RETIRING, Attachment, Condition, Node, Pod, Response
 from leeway.reasons import Reason
 
 from tests.fakes.groups import SUCCESSOR, FakeGroups
@@ -23,6 +29,7 @@ class FakeCluster:
       seconds from the launch until the successor's node is Ready, None if it never is.
     - `blocks`: a budget blocks every eviction. `ends_in`: seconds that an evicted pod takes.
     - `down_for`: seconds from the notice for which the API server does not answer.
+    - `unready`: how many other nodes are not Ready. `conditions`: those of the retiring node.
     - `lists`: whether pods may be listed. `cordons_refused`: how many cordons are refused.
     - `searches`: how often all nodes were searched. `listed_at`: when pods were listed.
     """
@@ -40,6 +47,8 @@ class FakeCluster:
     annotations: dict[str, str] = field(default_factory=dict)
     marked: bool = False
     ready: int = 20
+    unready: int = 0
+    conditions: tuple[Condition, ...] = ()
     searches: int = 0
     listed_at: list[datetime] = field(default_factory=list)
 
@@ -59,7 +68,14 @@ class FakeCluster:
         labels = {RETIRING: "rebalance"} if self.marked else {}
         annotations = self.annotations
         return Node(
-            "node-1", "uid", f"aws:///z/{instance}", False, True, labels, annotations=annotations
+            "node-1",
+            "uid",
+            f"aws:///z/{instance}",
+            False,
+            True,
+            labels,
+            annotations=annotations,
+            conditions=self.conditions,
         )
 
     def node(self, name: str) -> Node | None:
@@ -74,8 +90,8 @@ class FakeCluster:
     def nodes(self) -> list[Node]:
         return []
 
-    def ready_nodes(self) -> int:
-        return self.ready
+    def count_nodes(self) -> NodeCount:
+        return NodeCount(self.ready + self.unready, self.ready)
 
     def cordon(self, node: str, marks: Marks | None) -> None:
         if self.cordons_refused > 0:

@@ -1,4 +1,4 @@
-"""Fleets in memory: they launch in the order of the overrides."""
+"""Fleets in memory: they launch in the order of priorities and of the overrides."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -79,7 +79,7 @@ class FleetsInMemory:
     def _launch(self, request: FleetRequest) -> FleetAnswer:
         launched: list[FleetInstance] = []
         errors: list[FleetError] = []
-        for override in request.overrides:
+        for override in sorted(request.overrides, key=lambda one: one.priority or 0):
             missing = request.count - len(launched)
             if not missing:
                 break

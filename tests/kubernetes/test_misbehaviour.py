@@ -373,7 +373,7 @@ def test_an_answer_of_a_proxy_never_counts_as_the_api_servers(
     with pytest.raises(ClusterUnavailable):
         cluster.node("node-1")
     with pytest.raises(ClusterUnavailable):
-        cluster.ready_nodes()
+        cluster.count_nodes()
     with pytest.raises(ClusterUnavailable):
         cluster.delete_node(Node("node-1", "uid", "", True, False, {}, version="1"))
     target = ScaleTarget("apps/v1", "Deployment", "shop", "web")

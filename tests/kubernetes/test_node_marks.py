@@ -172,7 +172,7 @@ def test_nodes_are_listed_page_by_page_with_all_their_fields(
     assert listed[one].annotations["team"] == "ml"
     assert Taint("team", "ml", "NoSchedule") in listed[one].taints
     assert listed[one].devices == {"nvidia.com/gpu": 4}
-    assert cluster.ready_nodes() >= len(names)
+    assert cluster.count_nodes().ready >= len(names)
 
 
 def test_the_claims_of_a_nodes_volumes_are_read(live: Live, cluster: LightkubeCluster) -> None:
@@ -213,7 +213,7 @@ def test_load_balancers_never_exclude_more_than_half_of_the_ready_nodes(tmp_path
             cluster.release(name)
         with ThreadPoolExecutor(7) as pool:
             left_out = list(pool.map(retire, nodes[:7]))
-        ready, left_out_now = cluster.ready_nodes(), cluster.select_nodes(EXCLUDE)
+        ready, left_out_now = cluster.count_nodes().ready, cluster.select_nodes(EXCLUDE)
         cluster.close()
     assert ready == 8
     assert sum(left_out) <= 3

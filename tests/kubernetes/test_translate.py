@@ -22,6 +22,24 @@ def test_a_node_is_ready_if_its_condition_says_so(status: str | None, ready: boo
     assert node.ready is ready
 
 
+def test_extended_resources_and_huge_pages_of_a_node_are_its_devices() -> None:
+    allocatable = {
+        "cpu": "1930m",
+        "memory": "7Gi",
+        "attachable-volumes-csi-ebs.csi.aws.com": "25",
+        "smarter-devices/fuse": "20",
+        "nvidia.com/gpu": "0",
+        "hugepages-2Mi": "512Mi",
+        "hugepages-1Gi": "0",
+    }
+    assert to_node(Node(status=NodeStatus(allocatable=allocatable))).devices == {
+        "smarter-devices/fuse": 20,
+        "nvidia.com/gpu": 0,
+        "hugepages-2Mi": 512 * 2**20,
+        "hugepages-1Gi": 0,
+    }
+
+
 def read(spec: dict[str, Any] | None = None, **metadata: Any) -> PodOfDrain:
     """A pod as the API gives it, as a drain sees it."""
     body = {"metadata": {"name": "web-1", "namespace": "shop", "uid": "u-1"} | metadata}

@@ -25,6 +25,7 @@ def document(kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
         "NodePool": "karpenter.sh/v1",
         "EC2NodeClass": "karpenter.k8s.aws/v1",
         "Cluster": "leeway.sh/v1",
+        "NodeOverlay": "karpenter.sh/v1alpha1",
     }
     metadata = {"name": name}
     return {"apiVersion": versions[kind], "kind": kind, "metadata": metadata, "spec": dict(spec)}

@@ -61,6 +61,7 @@ WRITTEN = LaunchIntent(
     annotations=NOTES,
     taints_for_admission=(POOL,),
     startup_taints=("agent",),
+    promised=("smarter-devices/fuse",),
     templates=("lt-1",),
     token="t",
     created_at=NOW,
@@ -123,6 +124,7 @@ class World:
             annotations=NOTES,
             taints=(POOL,),
             startup_taints=("agent",),
+            promised=("smarter-devices/fuse",),
         )
         record = apply_request(None, wanted, FACTS).record.model_copy(update=fields)
         self.admissions[NAME] = record
@@ -146,6 +148,7 @@ def test_an_instance_whose_admission_was_never_started_is_admitted() -> None:
     }
     assert (record.taints, record.startup_taints) == ((POOL,), ("agent",))
     assert record.annotations == NOTES
+    assert record.promised == ("smarter-devices/fuse",)
     assert world.check() == ([], []), "the admission runs"
 
 
@@ -170,6 +173,7 @@ def test_an_admission_that_died_is_continued_with_what_it_knew() -> None:
     assert record.labels == {"team": "a", "size": "large"}
     assert (record.taints, record.startup_taints) == ((POOL,), ("agent",))
     assert record.annotations == NOTES
+    assert record.promised == ("smarter-devices/fuse",)
     assert record.launch == Launch(intent="intent-1", pool="web", at=NOW)
     assert record.deadline == world.time, "the rule applies at once"
     assert world.check() == ([], []), "not every minute"

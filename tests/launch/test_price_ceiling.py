@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leeway.launch.intent import LaunchOutcome
-from leeway.launch.prices import PriceCeiling, Prices, affordable
+from leeway.launch.prices import PriceCeiling, Prices, SpendingLimit, affordable
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.packing.plan import PlannedNode
@@ -47,6 +47,17 @@ def planned(name: str, price: float | None) -> PlannedNode:
     return replace(sample(), cheapest=cheapest, pods=(name,))
 
 
+def limits(left: float, replacing: float = 0.0) -> list[SpendingLimit]:
+    """The room of the cluster."""
+    return [SpendingLimit("prod", "", most=left, replacing=replacing)]
+
+
+def left(ceiling: PriceCeiling, nodes: list[ExistingNode]) -> float:
+    """What further nodes of the cluster may cost."""
+    (found,) = ceiling.spending_limits("prod", [], nodes, Prices(usual()))
+    return found.left
+
+
 PRICES = st.floats(0.001, 50, allow_nan=False)
 NODES = st.lists(st.tuples(PRICES, st.booleans()), min_size=1, max_size=12)
 AMOUNTS = st.floats(0, 200, allow_nan=False)
@@ -58,7 +69,7 @@ def test_whatever_ec2_launches_keeps_the_ceiling(
 ) -> None:
     wanted = [planned(f"p-{n}", price) for n, (price, _) in enumerate(nodes)]
     moving = {f"p-{n}" for n, (_, moves) in enumerate(nodes) if moves}
-    found = affordable(wanted, left, replacing, moving, Prices(usual()))
+    found = affordable(wanted, limits(left, replacing), moving, Prices(usual()))
     dearest = sum(found.below.values())
     replaces = any(pods[0] in moving for pods in found.below)
     assert dearest <= (max(left, replacing) if replaces else left) + 1e-6
@@ -76,13 +87,13 @@ def test_a_node_of_the_same_price_always_replaces_one_that_retires(
     moved = [planned(f"moved-{n}", price) for n, price in enumerate(retiring)]
     more = [planned(f"p-{n}", price) for n, (price, _) in enumerate(others)]
     moving = {one.pods[0] for one in moved}
-    found = affordable([*more, *moved], 0.0, sum(retiring), moving, Prices(usual()))
+    found = affordable([*more, *moved], limits(0.0, sum(retiring)), moving, Prices(usual()))
     assert set(found.below) == {one.pods for one in moved}
 
 
 def test_a_node_that_is_too_dear_does_not_keep_cheaper_ones_from_being_launched() -> None:
     wanted = [planned("dear", 5.0), planned("cheap", 0.5)]
-    found = affordable(wanted, 1.0, 0.0, (), Prices(usual()))
+    found = affordable(wanted, limits(1.0), (), Prices(usual()))
     assert set(found.below) == {("cheap",)}
 
 
@@ -94,7 +105,7 @@ def test_a_type_without_a_price_does_not_escape_the_ceiling() -> None:
     assert prices.of_node(replace(unknown, capacity=Resources({"cpu": 8000}))) == pytest.approx(
         4 * prices.of_node(unknown)
     )
-    assert not affordable([planned("p", None)], 0.01, 0.0, (), prices).below
+    assert not affordable([planned("p", None)], limits(0.01), (), prices).below
 
 
 def node(name: str, pool: str = "web", **labels: str) -> ExistingNode:
@@ -110,8 +121,8 @@ def test_only_nodes_of_pools_that_stay_count() -> None:
     price = prices.of("m5.large", "us-east-1a", "on-demand")
     nodes = [node("a"), node("b"), node("of-a-group", pool=""), node("retires")]
     ceiling = PriceCeiling(1.0, uncounted=frozenset({"retires"}))
-    assert ceiling.left(nodes, prices) == pytest.approx(1.0 - 2 * price)
-    assert PriceCeiling(0.1).left(nodes, prices) == 0.0, "prices have risen"
+    assert left(ceiling, nodes) == pytest.approx(1.0 - 2 * price)
+    assert left(PriceCeiling(0.1), nodes) == 0.0, "prices have risen"
 
 
 def launched(world: World, catalog: Catalog, most: float, **more: Any) -> LaunchOutcome:
@@ -157,6 +168,5 @@ def test_a_node_without_labels_yet_counts_with_the_price_of_its_launch() -> None
     look dearer than it is."""
     amounts = Resources({"cpu": 64_000})
     bare = ExistingNode(name="new", labels={}, allocatable=amounts, pool="web")
-    prices = Prices(usual())
-    assert PriceCeiling(100, launched={"new": 1.5}).left([bare], prices) == 98.5
-    assert PriceCeiling(100).left([bare], prices) < 98.5
+    assert left(PriceCeiling(100, launched={"new": 1.5}), [bare]) == 98.5
+    assert left(PriceCeiling(100), [bare]) < 98.5

@@ -414,3 +414,12 @@ def test_the_data_volume_depends_on_the_family(family: str, device: str, counts:
 def test_an_error_has_its_place_and_what_was_expected(text: str, said: str) -> None:
     (found, *_) = problems(text)
     assert said in found
+
+
+def test_a_pool_says_how_its_nodes_expire() -> None:
+    written = "name: web\n  annotations: {leeway.sh/expiration: %s}\n"
+    annotated = POOL.replace("name: web\n", written, 1)
+    for known in ("graceful", "forceful"):
+        assert problems(annotated % known) == []
+    (problem,) = problems(annotated % "forcefull")
+    assert "expected graceful or forceful in leeway.sh/expiration, got 'forcefull'" in problem

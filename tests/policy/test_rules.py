@@ -40,6 +40,7 @@ TABLE = {
     "scheduled-change": (Action.RETIRE, None, "before", "delete", 240 * MINUTE),
     "capacity-reservation": (Action.RETIRE, None, "with", "delete", None),
     "impaired-status": (Action.RETIRE, 15 * MINUTE, "with", "wait", None),
+    "unhealthy-node": (Action.RETIRE, 10 * MINUTE, "with", "delete", None),
     "capacity-return": (Action.RETIRE, None, "before", "wait", None),
     "test-notification": (Action.IGNORE, None, "none", "wait", None),
 }

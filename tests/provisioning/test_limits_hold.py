@@ -1,18 +1,22 @@
 """Limits of pools hold, and no pod gets two nodes, whatever becomes of instances and runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 from leeway.launch.intent import INTENT
+from leeway.launch.prices import ROUNDING, Prices
 from leeway.selection.offers.catalog import Catalog
 
 from tests.provisioning.cluster_life import LIMITS, MOST, Life, LivingCluster
 
 NUMBERS = st.integers(min_value=0, max_value=MOST - 1)
 PAUSES = st.sampled_from([1, 20, 70, 200, 900])
+USD = 5.0
+"""USD per hour: more than one node of the pool costs."""
 LONGEST = 3000
 """Seconds of a history. An instance without a Node counts for an hour after its launch."""
 
@@ -21,10 +25,11 @@ class History(RuleBasedStateMachine):
     """Histories of a cluster whose pool is full from the beginning."""
 
     catalog: Catalog
+    limits: Mapping[str, Any] = {**LIMITS[0], **LIMITS[1]}
 
     def __init__(self) -> None:
         super().__init__()
-        self.cluster = LivingCluster(self.catalog, {**LIMITS[0], **LIMITS[1]})
+        self.cluster = LivingCluster(self.catalog, self.limits)
         self.cluster.create_pods(MOST + 1)
         self.cluster.run_now()
         self.passed = 0
@@ -84,11 +89,28 @@ class History(RuleBasedStateMachine):
         cluster.run_now(killed_at, moment)
         launched = len(cluster.lives) - before
         assert launched <= needed, f"{launched} nodes for {needed} pods without a place"
-        assert len(cluster.alive()) <= MOST, cluster.alive()
+        self.check_limit()
+
+    def check_limit(self) -> None:
+        assert len(self.cluster.alive()) <= MOST, self.cluster.alive()
 
 
-def test_a_limit_holds_and_no_pod_gets_two_nodes_in_any_history(catalog: Catalog) -> None:
-    case = type("Case", (History,), {"catalog": catalog})
+class HistoryOfSpending(History):
+    """The same with a limit in money. A node that retires does not count any more."""
+
+    limits: Mapping[str, Any] = {"leeway.sh/usd-per-hour": str(USD)}
+
+    def check_limit(self) -> None:
+        alive = [one for one in self.cluster.alive() if not one.retiring]
+        running = (self.cluster.fleets.running[one.instance] for one in alive)
+        assert sum(map(Prices(self.catalog).of_instance, running)) <= USD + ROUNDING, alive
+
+
+@pytest.mark.parametrize("history", [History, HistoryOfSpending])
+def test_a_limit_holds_and_no_pod_gets_two_nodes_in_any_history(
+    catalog: Catalog, history: type[History]
+) -> None:
+    case = type("Case", (history,), {"catalog": catalog})
     run_state_machine_as_test(
         case,
         settings=settings(

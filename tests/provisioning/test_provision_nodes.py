@@ -20,10 +20,11 @@ from leeway.retirement.record import NODE_DELETED, RETIREMENT, ReturnTerms
 from leeway.selection.labels import NODEPOOL, ZONE
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import Pod, Taint
+from leeway.selection.resources import Resources
 
 from tests.fakes.fleets import Shortage
 from tests.launch.launching import NOW
-from tests.launch.pools import node_class, pods, pool
+from tests.launch.pools import document, node_class, pods, pool
 from tests.provisioning.buying import (
     NOT_READY,
     ONE_POD_EACH,
@@ -240,6 +241,57 @@ def test_pods_wait_at_the_price_ceiling(buying: Buying) -> None:
     assert not buying.run().launched
     buying.manifests.policy = ClusterPolicy()
     assert len(buying.run().launched) == 5 - count
+
+
+def test_the_limit_of_a_pool_in_money_holds_over_runs_and_rings_no_alarm(catalog: Catalog) -> None:
+    limits = {"leeway.sh/usd-per-hour": str(USD)}
+    buying = Buying(catalog, pool(only=ONE_POD_EACH, limits=limits), node_class())
+    buying.wait_for_nodes(*big_pods(5))
+    count = len(buying.run().launched)
+    assert 0 < count < 5
+    for _ in range(2):
+        report = buying.run()
+        assert not report.launched
+        assert not report.capped
+        buying.join()
+    assert {one.reason for one in buying.events.existing.values()} == {"PoolPriceLimitReached"}
+    (whole, own) = buying.statuses["prod"].spending
+    assert (whole.pool, whole.most) == ("", 100.0)
+    assert (own.pool, own.most) == ("web", USD)
+    assert 0 < own.used == whole.used <= USD
+    buying.retire(*big_pods(1, name="moving"))
+    assert len(buying.run().launched) == 1, "a node that retires is replaced at its price"
+
+
+def test_the_status_counts_what_the_run_has_launched(buying: Buying) -> None:
+    buying.wait_for_nodes(*big_pods(1))
+    buying.run()
+    (first,) = buying.statuses["prod"].spending
+    buying.run()
+    (second,) = buying.statuses["prod"].spending
+    assert 0 < first.used == second.used
+
+
+def test_overlays_that_conflict_are_reported_and_others_apply(catalog: Catalog) -> None:
+    overlays = [
+        document("NodeOverlay", name, {"capacity": {f"example.com/{kind}": 1, "example.com/x": 1}})
+        for name, kind in (("a", "left-out"), ("b", "kept"))
+    ]
+    buying = Buying(catalog, pool(only=ONE_POD_EACH), node_class(), *overlays)
+    buying.wait_for_nodes(*asking("example.com/kept"), *asking("example.com/left-out"))
+    report = buying.run()
+    assert len(report.launched) == 1
+    assert len(report.without_node) == 1
+    (problem,) = [one for one in report.launch_problems if one.code == "OverlayConflict"]
+    assert problem.message.startswith("NodeOverlay a is not applied: NodeOverlay b has the same")
+    assert problem in buying.statuses["prod"].problems
+
+
+def asking(resource: str) -> list[Pod]:
+    """A pod that requests one of a resource."""
+    (pod,) = big_pods(1, name=resource.rpartition("/")[2])
+    asked = pod.spec.requests + Resources({resource: 1})
+    return [replace(pod, spec=replace(pod.spec, requests=asked))]
 
 
 def test_a_node_that_retires_is_replaced_at_the_price_ceiling_once(buying: Buying) -> None:

@@ -31,7 +31,8 @@ class Workload:
 
     `budgets` is how many guard it; `needs` how many healthy pods they want; `starts_in` the seconds
     until a successor is healthy, None if it never is; `returns` says that successors come back to
-    this very node. `detaches_in` are the seconds that its volumes take, None for never.
+    this very node. `detaches_in` are the seconds that its volumes take, None for never, `protected`
+    those for which an annotation forbids to disrupt its pods.
     """
 
     name: str
@@ -49,9 +50,11 @@ class Workload:
     daemon: bool = False
     mirror: bool = False
     terminating: int | None = None
+    protected: int | None = None
 
     def pod(self, name: str, now: datetime) -> Pod:
         """One of its pods."""
+        protects = self.protected
         ends = None if self.terminating is None else now + timedelta(seconds=self.terminating)
         return Pod(
             namespace="shop",
@@ -65,6 +68,7 @@ class Workload:
             claims=(f"shop/{name}",) if self.volumes else (),
             deletion=ends,
             cordon_toleration=TOLERATION if self.returns else None,
+            protected_until=None if protects is None else now + timedelta(seconds=protects),
         )
 
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from leeway.clock import SystemClock
 from leeway.policy.rules import OnBlocked
-from leeway.ports.kubernetes import Marks, NodeEvent
+from leeway.ports.kubernetes import Marks, NodeCount, NodeEvent
 from leeway.ports.kubernetes_objects import Attachment, Controller, Node, Pod, Response
 from leeway.retirement.executor import DrainExecutor
 from leeway.retirement.pods import Terms
@@ -115,8 +115,8 @@ class FakeNode:
     def nodes(self) -> list[Node]:
         return []
 
-    def ready_nodes(self) -> int:
-        return 0
+    def count_nodes(self) -> NodeCount:
+        return NodeCount(1, 0)
 
     def write_event(self, event: NodeEvent) -> None: ...
 

@@ -33,6 +33,7 @@ any_workload = st.builds(
     daemon=st.sampled_from([False, False, True]),
     mirror=st.sampled_from([False, False, False, True]),
     terminating=st.sampled_from([None, None, None, 5, 300]),
+    protected=st.sampled_from([None, None, 0, 60, 10_000]),
 )
 workloads = st.lists(any_workload, max_size=5, unique_by=lambda one: one.name)
 
@@ -55,12 +56,13 @@ def evictable(*, critical: bool) -> st.SearchStrategy[Workload]:
 
 
 terms = st.builds(
-    lambda seconds, on_blocked, grace: Terms(
-        NOW + timedelta(seconds=seconds), on_blocked, grace=grace
+    lambda seconds, on_blocked, grace, keeps: Terms(
+        NOW + timedelta(seconds=seconds), on_blocked, grace=grace, keeps_protected=keeps
     ),
     st.integers(-10, 240),
     st.sampled_from(OnBlocked),
     st.sampled_from([None, None, 7]),
+    st.booleans(),
 )
 
 
@@ -100,6 +102,19 @@ def test_no_budget_is_bypassed_before_the_latest_moment_or_against_the_policy(
             evicted[one.ask.pod.workload] += 1
         if one.ask.method is RemovalMethod.SHORTEN:
             assert one.ask.pod.deletion is not None
+
+
+@settings(max_examples=40)
+@given(some=workloads, rules=terms)
+def test_a_pod_that_an_annotation_keeps_is_evicted_at_its_latest_moment_at_the_earliest(
+    some: list[Workload], rules: Terms
+) -> None:
+    node, _ = run(some, replace(rules, keeps_protected=True))
+    for one in node.asked:
+        latest, until = latest_moment(one.ask.pod, rules), one.ask.pod.protected_until
+        shortens = one.ask.method is RemovalMethod.SHORTEN
+        assert latest is not None
+        assert shortens or until is None or one.at >= min(until, latest)
 
 
 @settings(max_examples=40)

@@ -35,6 +35,7 @@ EMPTY = ReturnTerms(cause="Empty", pods=0)
 UNDERUSED = ReturnTerms(cause="Underutilized", pods=1)
 EXPIRED = ReturnTerms(cause="Expired")
 FORCED = ReturnTerms(cause="Expired", forced=True)
+PROTECTED = {DO_NOT_DISRUPT: "true"}
 
 
 def returned(terms: ReturnTerms, *pods: Pod, **changes: Any) -> RetirementFakes:
@@ -107,9 +108,39 @@ def test_an_expired_node_goes_after_its_successor_is_ready() -> None:
     assert request.keeps_offering
 
 
-def test_a_bounded_drain_ignores_an_annotation() -> None:
+def test_a_bounded_drain_keeps_a_protected_pod_until_its_latest_moment() -> None:
+    """As Karpenter: terminationGracePeriod less the pod's own grace period."""
     fakes = returned(FORCED, replace(WEB, protected_until=FOREVER))
-    assert retire(fakes).result is RetirementResult.DRAINED
+    deadline = {"deadline": NOTICED + timedelta(minutes=30), "on_blocked": OnBlocked.DELETE}
+    fakes.record = fakes.record.model_copy(update=deadline)
+    outcome = retire(fakes)
+    assert (outcome.result, outcome.terminated) == (RetirementResult.DRAINED, True)
+    began = fakes.record.drain_began_at
+    assert began is not None
+    waited = fakes.actions.first("evict") - began
+    assert timedelta(minutes=29) < waited < timedelta(minutes=30)
+    assert timedelta(minutes=30, seconds=-30) - waited < timedelta(seconds=5)
+
+
+def test_a_forceful_expiration_without_a_bound_waits_for_a_protected_pod() -> None:
+    until = NOTICED + timedelta(hours=3)
+    fakes = returned(FORCED, replace(WEB, protected_until=until), annotations=PROTECTED)
+    outcome = retire(fakes)
+    assert (outcome.result, outcome.terminated) == (RetirementResult.DRAINED, True)
+    assert until <= fakes.actions.first("evict") < until + timedelta(minutes=11)
+    assert outcome.pods[0].attempts == 1
+
+
+def test_a_forceful_expiration_begins_although_a_budget_blocks() -> None:
+    fakes = returned(FORCED, WEB)
+    fakes.cluster.blocks = True
+
+    def allows(step: str) -> None:
+        fakes.cluster.blocks = fakes.clock.time < NOTICED + timedelta(hours=2)
+
+    fakes.steps.before_step = allows
+    assert retire(fakes).terminated
+    assert "delete" not in fakes.actions.order_of("delete")
 
 
 def test_a_return_that_may_not_begin_is_declined_and_waits_for_nothing() -> None:
@@ -256,14 +287,21 @@ def test_a_bounded_drain_that_stays_incomplete_uncordons_a_node_that_may_stay() 
     assert (later.attempt, later.drain_began_at, later.replacement_intent) == (2, None, None)
 
 
-@pytest.mark.parametrize("terms", [EXPIRED, FORCED])
-def test_a_bounded_drain_of_an_expired_node_that_stays_incomplete_leaves_it_cordoned(
-    terms: ReturnTerms,
-) -> None:
-    fakes = bounded(terms)
+def test_a_bounded_drain_of_an_expired_node_that_stays_incomplete_ends_its_instance() -> None:
+    fakes = bounded(FORCED)
     outcome = retire(fakes)
-    assert (outcome.result, outcome.terminated) == (RetirementResult.INCOMPLETE, False)
-    assert fakes.cluster.marked
+    assert (outcome.result, outcome.terminated) == (RetirementResult.INCOMPLETE, True)
+    assert not fakes.record.is_open
+
+
+def test_an_expired_node_whose_pods_were_never_listed_is_not_ended() -> None:
+    fakes = bounded(FORCED)
+
+    def refuses(step: str) -> None:
+        fakes.cluster.lists = not step.startswith("drain")
+
+    fakes.steps.before_step = refuses
+    assert not retire(fakes).terminated
     assert fakes.record.needs_termination
 
 

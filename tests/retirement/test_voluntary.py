@@ -8,7 +8,7 @@ from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import NoticeKind
 from leeway.policy.rules import Action, ChurnCap, ClusterPolicy
 from leeway.ports.aws import HookResult
-from leeway.ports.kubernetes import ClusterUnavailable
+from leeway.ports.kubernetes import ClusterUnavailable, NodeCount
 from leeway.ports.kubernetes_objects import Pod
 from leeway.retirement.attempts import undo
 from leeway.retirement.disruption_budget import LEDGER, DisruptionLedger
@@ -227,10 +227,10 @@ def test_a_budget_of_zero_nodes_declines_after_a_day() -> None:
 def test_a_budget_that_cannot_be_read_declines_after_a_day() -> None:
     fakes = rebalanced()
 
-    def ready_nodes() -> int:
+    def count_nodes() -> NodeCount:
         raise ClusterUnavailable("connection refused")
 
-    fakes.cluster.ready_nodes = ready_nodes  # type: ignore[method-assign]
+    fakes.cluster.count_nodes = count_nodes  # type: ignore[method-assign]
     outcome = retire(fakes)
     assert outcome.result is RetirementResult.DECLINED
     assert "ClusterUnavailable: connection refused" in outcome.reason.message

@@ -111,6 +111,9 @@ def print_findings(console: "Console", facts: Facts, findings: Sequence[Finding]
             most = spending_limit(configuration.usd_per_hour)
             text = f"{cluster.name}: Leeway's nodes may cost {most}"
             console.print(Text(text), soft_wrap=True)
+            for pool, usd in configuration.pool_limits:
+                text = f"{cluster.name}: the nodes of pool {pool} may cost {usd:.2f} USD per hour"
+                console.print(Text(text), soft_wrap=True)
     console.print(Text(_summary(facts, findings)), soft_wrap=True)
 
 

@@ -189,7 +189,8 @@ class RoleFacts:
 class ConfigurationFacts:
     """What users wrote for a cluster. `problems` are those of its manifests; `bindings` are the
     roles that headroom needs, each with a namespace. `unlimited` are the pools without limits;
-    `usd_per_hour` is what all nodes of pools may cost, None if the manifest does not say it."""
+    `usd_per_hour` is what all nodes of pools may cost, None if the manifest does not say it;
+    `pool_limits` is what the nodes of pools may cost that have such a limit."""
 
     paused: bool = False
     dry_run: bool = False
@@ -199,6 +200,7 @@ class ConfigurationFacts:
     bindings: tuple[tuple[str, str], ...] = ()
     unlimited: tuple[str, ...] = ()
     usd_per_hour: float | None = None
+    pool_limits: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from leeway_cli import options
 from leeway_cli.completion import nodes as complete_nodes
 from leeway_cli.drain.command import node_name
 from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors, kubernetes_errors
-from leeway_cli.manifests.files import FilesOption, read_files
+from leeway_cli.manifests.files import FilesOption, read_files, with_overlays
 from leeway_cli.output import Format, FormatOption, print_json, write_stderr
 from leeway_cli.selection.sources import RegionOption, SandboxOption, find_catalog
 from leeway_cli.stack import DEFAULT_STACK, StackOption, cluster_name, find_stack
@@ -108,13 +108,14 @@ def cluster_read(
     )
 
     (intents, requests), now = stored, state.read_at
-    promised = promised_nodes(intents, pools_of(manifests), catalog)
+    applied = with_overlays(manifests, catalog)
+    promised = promised_nodes(intents, pools_of(applied), catalog)
     starting = starting_nodes(state.nodes, state.joined, promised, intents, now)
     of_karpenter, coming = starting_of_karpenter(state.nodes, state.joined, state.claimed, now)
     starting = {**starting, **of_karpenter}
     open_now = [one for one in requests if one.is_open(now)]
     demand = demand_of(state, open_now, starting, promised, coming)
-    return ClusterRead(cluster, manifests, catalog, state, intents, open_now, starting, demand)
+    return ClusterRead(cluster, applied, catalog, state, intents, open_now, starting, demand)
 
 
 def explain_cluster(

@@ -6,7 +6,14 @@ Pure: it plans for all pending pods, as provision_nodes does, and reads the resu
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from leeway.launch.prices import PRICE_CEILING_REACHED, PriceCeiling, Prices, affordable
+from leeway.launch.prices import (
+    Affordable,
+    PriceCeiling,
+    Prices,
+    SpendingLimit,
+    affordable,
+    within_limit,
+)
 from leeway.reasons import Reason
 from leeway.selection.offers.catalog import Catalog, Unavailable
 from leeway.selection.packing.plan import Plan, PlannedNode
@@ -72,16 +79,28 @@ def explain_pod(name: str, now: Situation) -> PodPlan:
     pod = pods[name]
     if pod.spec.unmet is not None:
         return PodPlan(name, reason=pod.spec.unmet)
-    plan = _plan(now.waiting, now, now.pools)
+    prices, ceiling = Prices(now.catalog), now.ceiling or PriceCeiling()
+    limits = ceiling.spending_limits(now.cluster, now.pools, [*now.nodes, *now.joining], prices)
+    within = [within_limit(one, limits, prices) for one in now.pools]
+    plan, full = _plan(now.waiting, now, within), dict[str, Reason]()
+    while refused := _refused(
+        name, affordable(plan.launches, limits, ceiling.moving, prices), plan
+    ):
+        limit, why = refused
+        if not limit.pool:
+            return PodPlan(name, reason=why)
+        # A pool at its limit in money: provision_nodes plans again with the other pools.
+        full[limit.pool] = why
+        plan = _plan(now.waiting, now, [one for one in within if one.name not in full])
     for placement in plan.existing:
         if name in placement.pods:
             joining = placement.node in {node.name for node in now.joining}
             return PodPlan(name, node=placement.node, joining=joining)
     for launch in plan.launches:
         if name in launch.pods:
-            dear = _too_dear(launch, plan, now)
-            return PodPlan(name, reason=dear) if dear else PodPlan(name, launch=launch)
+            return PodPlan(name, launch=launch)
     reason = next(one.reason for one in plan.unschedulable if one.pod == name)
+    reason = next(iter(full.values()), _over_limit(pod, limits, prices, now) or reason)
     misses = sorted(_misses(pod, reason, now), key=lambda miss: miss.distance)
     return PodPlan(name, reason=reason, misses=tuple(misses))
 
@@ -91,17 +110,25 @@ def _plan(pods: Sequence[Pod], now: Situation, pools: Collection[NodePool]) -> P
     return pack(pods, supply, [*now.nodes, *now.joining])
 
 
-def _too_dear(launch: PlannedNode, plan: Plan, now: Situation) -> Reason | None:
-    """Return why the price ceiling keeps a planned node from being launched; None if it does
-    not."""
-    if (ceiling := now.ceiling) is None:
+def _refused(pod: str, allowed: Affordable, plan: Plan) -> tuple[SpendingLimit, Reason] | None:
+    """Return the limit in money that keeps the planned node of a pod from being launched, with the
+    reason; None if none does."""
+    launch = next((one for one in plan.launches if pod in one.pods), None)
+    if launch is None or allowed.keep([launch]):
         return None
-    prices = Prices(now.catalog)
-    left = ceiling.left([*now.nodes, *now.joining], prices)
-    allowed = affordable(plan.launches, left, ceiling.replacing, ceiling.moving, prices)
-    if allowed.keep([launch]):
-        return None
-    return PRICE_CEILING_REACHED(cluster=now.cluster, most=ceiling.most)
+    return next(each for each in allowed.refused.items() if each[0].covers(launch.pool))
+
+
+def _over_limit(
+    pod: Pod, limits: Sequence[SpendingLimit], prices: Prices, now: Situation
+) -> Reason | None:
+    """Return the limit in money that keeps a node for the pod alone from being launched."""
+    for node in _plan([pod], now, now.pools).launches:
+        price = prices.of_planned(node)
+        for limit in limits:
+            if limit.pool == node.pool and price > limit.widest:
+                return limit.reached(price)
+    return None
 
 
 def _misses(pod: Pod, reason: Reason, now: Situation) -> Iterator[PoolMiss]:

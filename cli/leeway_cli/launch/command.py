@@ -10,7 +10,7 @@ import typer
 
 from leeway_cli import options
 from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors, kubernetes_errors
-from leeway_cli.manifests.files import FilesOption, read_pools
+from leeway_cli.manifests.files import FilesOption, read_pools, with_overlays
 from leeway_cli.options import parse_duration
 from leeway_cli.output import Format, FormatOption, print_json, write_stderr
 from leeway_cli.selection.sources import KubernetesFiles, RegionOption, find_catalog
@@ -80,7 +80,7 @@ def launch(
             kubernetes_errors(),
             closing(kubeconfig_cluster(kubeconfig, context)) as joined_cluster,
         ):
-            joined_cluster.ready_nodes()  # before machines are bought
+            joined_cluster.count_nodes()  # before machines are bought
             _launch(deployment, order, joined_cluster, limit, output)
 
 
@@ -176,7 +176,7 @@ def _order(
     }
     return LaunchOrder(
         cluster=cluster,
-        manifests=manifests,
+        manifests=with_overlays(manifests, catalog),
         catalog=catalog,
         pods=waiting,
         nodes=running.read_with(given, existing_nodes),

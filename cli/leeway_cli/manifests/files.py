@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from leeway.manifests.base import Manifest, Problem
     from leeway.manifests.configuration import StoredManifest
     from leeway.manifests.reading import Reading
+    from leeway.selection.offers.catalog import Catalog
     from leeway.selection.pods import NodePool
 
 STDIN = Path("-")
@@ -62,6 +63,17 @@ def read_pools(paths: Iterable[Path]) -> "tuple[list[Manifest], tuple[NodePool, 
     if not pools:
         raise BadInputError("--filename: expected at least one NodePool or Provisioner.")
     return manifests, pools
+
+
+def with_overlays(manifests: "Iterable[Manifest]", catalog: "Catalog") -> "tuple[Manifest, ...]":
+    """Return the manifests without the NodeOverlays that conflict with another one, and warn of
+    these."""
+    from leeway.manifests.node_pool import without_conflicts
+
+    applied, conflicts = without_conflicts(manifests, catalog)
+    for one in conflicts:
+        write_stderr(f"warning: {one.code}: {one}")
+    return applied
 
 
 def read_texts(paths: Iterable[Path]) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from leeway_cli.errors import BadInputError
-from leeway_cli.manifests.files import FilesOption, read_pools
+from leeway_cli.manifests.files import FilesOption, read_pools, with_overlays
 from leeway_cli.output import (
     Format,
     FormatOption,
@@ -74,6 +74,7 @@ def _plan(
     region: str | None,
     stack: str,
 ) -> "Plan":
+    from leeway.manifests.node_pool import pools_of
     from leeway.selection.packing.planning import pack
     from leeway.selection.packing.supply import Supply
     from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, pending_pods
@@ -85,7 +86,7 @@ def _plan(
     given = KubernetesFiles(pods)
     cluster = KubernetesFiles(nodes)
     replica_counts = _replicas(replicas, given if pods else cluster)
-    _, pools = read_pools(files)
+    manifests, _ = read_pools(files)
     first, second = (given, cluster) if pods else (cluster, given)
     waiting = first.read_with(second, lambda of, others: pending_pods(of, replica_counts, others))
     if not waiting:
@@ -95,6 +96,7 @@ def _plan(
     existing = cluster.read_with(given, existing_nodes)
     daemons = given.read_with(cluster, daemons_of)
     catalog = find_catalog(region, stack, sandbox=sandbox)
+    pools = pools_of(with_overlays(manifests, catalog))
     return pack(waiting, Supply(pools, catalog, daemons=daemons), existing)
 
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from leeway_cli.manifests.files import FilesOption, read_pools
+from leeway_cli.manifests.files import FilesOption, read_pools, with_overlays
 from leeway_cli.output import picked, write_stderr, write_stdout
 from leeway_cli.selection.sources import RegionOption, SandboxOption, find_catalog
 from leeway_cli.stack import DEFAULT_STACK, StackOption
 
 if TYPE_CHECKING:
+    from leeway.manifests.base import Manifest
     from leeway.selection.offers.catalog import Catalog, InstanceType, Offering, TypeTable
     from leeway.selection.pods import NodePool
     from leeway.selection.requirements import Requirements
@@ -55,9 +56,9 @@ def types(
     Without a manifest, lists every type of the region, as a node of AL2023 with a root volume of
     20 Gi. If several pools may launch a type, the pool with the largest weight defines its values.
     """
-    pools = read_pools(files)[1] if files else None
+    manifests = read_pools(files)[0] if files else None
     catalog = find_catalog(region, stack, sandbox=sandbox)
-    matches = _all_types(catalog) if pools is None else _of_pools(catalog, pools)
+    matches = _all_types(catalog) if manifests is None else _of_pools(catalog, manifests)
     matches.sort(key=lambda match: match.rank)
     if output is TypesFormat.JSON:
         _print_json(matches)
@@ -72,9 +73,11 @@ def _all_types(catalog: "Catalog") -> list[Match]:
     return [Match(kind, _cheapest_first(kind.offerings)) for kind in table.types()]
 
 
-def _of_pools(catalog: "Catalog", pools: "Sequence[NodePool]") -> list[Match]:
+def _of_pools(catalog: "Catalog", manifests: "Sequence[Manifest]") -> list[Match]:
+    from leeway.manifests.node_pool import pools_of
+
     found: dict[str, Match] = {}
-    for pool in pools:
+    for pool in pools_of(with_overlays(manifests, catalog)):
         table = catalog.for_node_class(pool.node_class)
         matching = table.matching(pool.requirements)
         for warning in _warnings(table, pool, matching):
@@ -145,7 +148,7 @@ def _print_table(matches: Sequence[Match], *, wide: bool) -> None:
 
 def _row(match: Match) -> tuple[str, ...]:
     from leeway.selection.labels import ARCH, ON_DEMAND, SPOT
-    from leeway.selection.offers.catalog import INTERFACES
+    from leeway.selection.offers.machines import INTERFACES
 
     allocatable = match.kind.allocatable.printed()
     devices = [

@@ -186,6 +186,9 @@ def _provisioning_lines(one: ProvisioningStatus, now: datetime) -> Iterator[Text
     yield _line("launches", "", ", ".join(parts))
     if one.failure is not None:
         yield Text(f"      {_reason(one.failure)}", style="red")
+    for each in one.spending:
+        whose = f"nodes of pool {printable(each.pool)}" if each.pool else "nodes of all pools"
+        yield Text(f"      {whose} cost {each.used:.2f} of at most {each.most:.2f} USD per hour")
     for ahead in one.ahead:
         yield Text(f"      {_reason(ahead)}")
     for problem in one.problems:

@@ -28,12 +28,13 @@ from leeway.launch.launch_run import LAUNCHES_CAPPED, LaunchOrder
 from leeway.launch.node_settings import settings_of
 from leeway.launch.prices import PRICE_CEILING_REACHED, Prices
 from leeway.manifests.base import Manifest
-from leeway.manifests.node_pool import NodePool
+from leeway.manifests.node_pool import NodePool, without_conflicts
 from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.brakes import (
     LAUNCHES_IN_VAIN,
     price_ceiling,
     remaining_launches,
+    spending,
     vain_launches,
     with_stopped,
     without_place,
@@ -118,6 +119,7 @@ CATALOG_MISSING = ReasonCode(
 KINDS = (
     "cluster.leeway.sh",
     "ec2nodeclass.karpenter.k8s.aws",
+    "nodeoverlay.karpenter.sh",
     "nodepool.karpenter.sh",
 )
 
@@ -166,7 +168,7 @@ class NodeProvisioning:
         now = self._deps.clock.now()
         written = self._deps.manifests.manifests(cluster, KINDS)
         policy = self._deps.manifests.policy_of(cluster)
-        manifests = [one.manifest for one in written]
+        manifests: Sequence[Manifest] = [one.manifest for one in written]
         stored = self._deps.table.list(CAPACITY_REQUEST, cluster=cluster)
         requests = [one for one in stored if one.is_open(now)]
         unanswered: tuple[Reason, ...] = ()
@@ -182,6 +184,7 @@ class NodeProvisioning:
         catalog = self._deps.catalog.read()
         if catalog is None:
             return self._failed(cluster, why, CATALOG_MISSING(cluster=cluster))
+        manifests, conflicts = without_conflicts(manifests, catalog)
         pools = [one.template.pool for one in settings_of(manifests)]
         upcoming = Upcoming()
         if not policy.paused:
@@ -214,10 +217,13 @@ class NodeProvisioning:
             without_node=outcome.without_node,
             without_event=told.waiting,
             ahead=upcoming.reasons,
-            launch_problems=(*outcome.reasons, *read.problems),
+            launch_problems=(*conflicts, *outcome.reasons, *read.problems),
             unreadable=tuple(one.reason for one in read.state.unreadable),
             failures=(*failures, *returned.failures),
             capped=any(one.code in BRAKES for one in outcome.reasons),
+            spending=(
+                spending(read, pools, policy.usd_per_hour, outcome.launched) if has_pools else ()
+            ),
             returned=returned,
         )
         return self._with_status(report, policy.dry_run)

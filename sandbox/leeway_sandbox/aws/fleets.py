@@ -1,13 +1,14 @@
 """Answers CreateFleet of type instant as EC2 does, and describes such fleets.
 
 Stands in for moto's fleets, which ignore client tokens, prices, capacity and errors. Supported are
-the fleets of one market that Leeway requests; EC2's other strategies, weights, priorities and split
-targets are refused, and fleets of other types are left to moto.
+the fleets of one market that Leeway requests; EC2's other strategies, weights and split targets are
+refused, and fleets of other types are left to moto.
 
 Sources: EC2 API reference, CreateFleet, CreateFleetError and "Error codes for the Amazon EC2 API";
 EC2 user guide, "Use an EC2 Fleet of type instant". A template that does not exist fails the call.
 An AMI, a subnet, a security group or an instance profile that does not exist is an error of each
-override, as are capacity and addresses. The sandbox knows no depth of capacity: price decides.
+override, as are capacity and addresses. The sandbox knows no depth of capacity: the price decides,
+or the priority if the strategy uses priorities.
 """
 
 from collections import Counter, defaultdict
@@ -15,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from math import inf
 from typing import Any
 
 from moto.core.responses import ActionResult
@@ -30,10 +32,11 @@ from leeway_sandbox.aws.fleet_launch import Market, Pool, Refused, launch, room_
 from leeway_sandbox.aws.launch_templates import LAUNCHED, find, version_of
 from leeway_sandbox.aws.reservations import BLOCK, INTERRUPTIBLE
 
-_STRATEGIES = {"on-demand": "lowest-price", "spot": "price-capacity-optimized"}
+_BY_PRICE = {"on-demand": "lowest-price", "spot": "price-capacity-optimized"}
+_BY_PRIORITY = {"on-demand": "prioritized", "spot": "capacity-optimized-prioritized"}
 _RESERVED: dict[str, Market] = {BLOCK: BLOCK, "reserved-capacity": INTERRUPTIBLE}
 _OPTIONS = {"on-demand": "OnDemandOptions", "spot": "SpotOptions"}
-_FIELDS = {"AvailabilityZone", "ImageId", "InstanceType", "SubnetId"}  # of overrides
+_FIELDS = {"AvailabilityZone", "ImageId", "InstanceType", "Priority", "SubnetId"}  # of overrides
 
 
 @dataclass
@@ -71,16 +74,16 @@ def install(cloud: Cloud) -> None:
 
 
 def _created(call: Fleets, cloud: Cloud) -> dict[str, Any]:
-    """Fill the capacity from the cheapest pools. A pool that refuses is left for the next one, and
-    its error is part of the answer."""
-    market, wanted = _target(call)
+    """Fill the capacity from the pools of the highest priority, or else from the cheapest ones. A
+    pool that refuses is left for the next one, and its error is part of the answer."""
+    market, wanted, by_priority = _target(call)
     tags = tags_by_resource(call._get_param("TagSpecifications", []), ("fleet", *LAUNCHED))
     pools, fleet_id, ec2 = _pools(call, market, tags), random_fleet_id(), call.ec2_backend
     launches: list[tuple[Pool, int]] = []
     refusals: list[Refused] = []
     taken: Counter[str] = Counter()
     left = wanted
-    for pool in sorted(pools, key=lambda pool: pool.price):
+    for pool in sorted(pools, key=_priority if by_priority else lambda pool: pool.price):
         if left <= 0:
             break
         count, refused = room_of(cloud, ec2, market, pool, left, taken)
@@ -120,8 +123,14 @@ def _created(call: Fleets, cloud: Cloud) -> dict[str, Any]:
     return {"FleetId": fleet_id, "Instances": instances, "Errors": errors}
 
 
-def _target(call: Fleets) -> tuple[Market, int]:
-    """Return the market of a request, and how many instances it wants; raises EC2's errors."""
+def _priority(pool: Pool) -> float:
+    """The lowest number first; an override without a priority comes last."""
+    return float(pool.override.get("Priority", inf))
+
+
+def _target(call: Fleets) -> tuple[Market, int, bool]:
+    """Return the market of a request, how many instances it wants, and whether priorities decide;
+    raises EC2's errors."""
     specification = call._get_param("TargetCapacitySpecification", {})
     total = specification.get("TotalTargetCapacity")
     if total is None:
@@ -130,16 +139,17 @@ def _target(call: Fleets) -> tuple[Market, int]:
         raise InvalidParameterValue("TotalTargetCapacity must be greater than 0.")
     market = specification.get("DefaultTargetCapacityType")
     if market in _RESERVED:
-        return _reserved(call, market), int(total)
-    if market not in _STRATEGIES or len(specification) > 2:
+        return _reserved(call, market), int(total), False
+    if market not in _BY_PRICE or len(specification) > 2:
         raise InvalidParameterValue("The sandbox supports fleets of one market, spot or on-demand.")
     options = call._get_param(_OPTIONS[market], {})
-    if options.get("AllocationStrategy") != _STRATEGIES[market] or len(options) > 1:
+    known = {_BY_PRICE[market]: False, _BY_PRIORITY[market]: True}
+    if options.get("AllocationStrategy") not in known or len(options) > 1:
         raise InvalidParameterValue(
-            f"The sandbox supports AllocationStrategy {_STRATEGIES[market]} for {market}, and no "
+            f"The sandbox supports AllocationStrategy {' and '.join(known)} for {market}, and no "
             "other option."
         )
-    return market, int(total)
+    return market, int(total), known[options["AllocationStrategy"]]
 
 
 def _reserved(call: Fleets, capacity_type: str) -> Market:

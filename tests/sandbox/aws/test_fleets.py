@@ -442,6 +442,26 @@ def test_the_addresses_of_an_instance_that_has_ended_are_free_again(aws: Sandbox
     assert len({instance["PrivateIpAddress"] for instance in standing}) == 11
 
 
+@pytest.mark.parametrize(
+    ("market", "strategy"),
+    [
+        ("spot", {"SpotOptions": {"AllocationStrategy": "capacity-optimized-prioritized"}}),
+        ("on-demand", {"OnDemandOptions": {"AllocationStrategy": "prioritized"}}),
+    ],
+)
+def test_priorities_decide_if_the_strategy_uses_them(
+    aws: Sandbox, market: str, strategy: dict[str, Any]
+) -> None:
+    zone = ("us-east-1a",)
+    pools = overrides(aws, "m5.large", "m5.24xlarge", zones=zone)
+    pools[0]["Priority"], pools[1]["Priority"] = 2.5, 0.5
+    own = template(aws)
+    (cheap,) = described(aws, *launched(_create(aws, own, pools, market=market)))
+    assert cheap["InstanceType"] == "m5.large", "without such a strategy, the price decides"
+    (first,) = described(aws, *launched(_create(aws, own, pools, market=market, **strategy)))
+    assert first["InstanceType"] == "m5.24xlarge"
+
+
 @pytest.mark.parametrize(("market", "launches"), [("spot", 0), ("on-demand", 1)])
 def test_a_fault_of_one_market_applies_to_groups_too(
     aws: Sandbox, market: str, launches: int

@@ -15,6 +15,7 @@ from leeway.manifests.base import Manifest
 from leeway.manifests.cluster import Cluster, ClusterSpec
 from leeway.manifests.headroom import CapacityBuffer
 from leeway.manifests.node_pool import NodePool, pools_without_limits
+from leeway.manifests.node_pool import pools_of as selected_pools
 from leeway.manifests.scaled_object import ScaledObject
 from leeway.pool_pauses import POOL
 from leeway.wiring.clients import client, table
@@ -47,6 +48,11 @@ def manifests_of(stack: Stack, cluster: str) -> tuple[ConfigurationFacts, tuple[
         bindings=tuple(_bindings(written)),
         unlimited=pools_without_limits(written),
         usd_per_hour=_usd_per_hour(policy),
+        pool_limits=tuple(
+            (one.name, one.usd_per_hour)
+            for one in selected_pools(written)
+            if one.usd_per_hour is not None
+        ),
     )
     return facts, tuple(written)
 

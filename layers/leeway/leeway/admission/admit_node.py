@@ -258,7 +258,8 @@ class AdmitNode:
             check, node = self._find(check, record)
         except API_ERRORS as error:
             return replace(check, problem=f"{type(error).__name__}: {error}"), None
-        expected = ExpectedNode(check.manufacturers or (), record.startup_taints)
+        manufacturers = check.manufacturers or ()
+        expected = ExpectedNode(manufacturers, record.startup_taints, record.promised)
         registers = node is not None and REGISTERED not in node.labels
         added = record.taints if registers else ()
         unmet = unmet_conditions(_observed(node, added), expected)

@@ -52,6 +52,12 @@ DEVICE_NOT_ALLOCATABLE = ReasonCode(
 STARTUP_TAINT_PRESENT = ReasonCode(
     "StartupTaintPresent", "The node still has the startup taint {taint}.", "nodes-are-not-ready"
 )
+PROMISED_RESOURCE_MISSING = ReasonCode(
+    "PromisedResourceMissing",
+    "{resource} is not allocatable, and a NodeOverlay promises it. Check whether the DaemonSet of "
+    "its device plugin tolerates the taints of the node; for huge pages, check the user data.",
+    "nodes-are-not-ready",
+)
 INSTANCE_NEVER_JOINED = ReasonCode(
     "InstanceNeverJoined",
     "No node has joined the cluster for the instance since Leeway launched it for pool {pool} at "
@@ -117,16 +123,17 @@ _DEVICE_LABELS = {"nvidia.com/gpu.present": NVIDIA, "k8s.amazonaws.com/accelerat
 @dataclass(frozen=True, slots=True)
 class ExpectedNode:
     """The conditions of a ready node: devices for the accelerators of these manufacturers (EC2's
-    names), and no taint with one of these keys."""
+    names), no taint with one of these keys, and these resources, which an overlay promises."""
 
     manufacturers: tuple[str, ...] = ()
     startup_taints: tuple[str, ...] = ()
+    promised: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedNode:
     """A node as the API server returned it. `devices` are the counts of its allocatable extended
-    resources, `taints` the keys of its taints."""
+    resources and huge pages, `taints` the keys of its taints."""
 
     ready: bool
     labels: Mapping[str, str]
@@ -152,6 +159,11 @@ def unmet_conditions(node: ObservedNode | None, expected: ExpectedNode) -> tuple
         STARTUP_TAINT_PRESENT(taint=key)
         for key in dict.fromkeys(node.taints)
         if key in expected.startup_taints or key == UNINITIALIZED or key.startswith(READINESS)
+    )
+    unmet.extend(
+        PROMISED_RESOURCE_MISSING(resource=name)
+        for name in expected.promised
+        if not node.devices.get(name)
     )
     return tuple(unmet)
 

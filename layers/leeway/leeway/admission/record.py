@@ -57,6 +57,7 @@ class Admission(BaseModel):
     - `launch`: the launch that it is from, None for an instance that Leeway did not launch.
     - `labels`, `annotations`, `taints`: those that Leeway adds to the node, once it has joined.
     - `startup_taints`: keys of taints that other controllers remove before the node is ready.
+    - `promised`: resources that an overlay promises, and that the node offers when it is ready.
     - `hooks`: the lifecycle hooks that wait for the admission; may be empty.
     - `answer`: the answer for the hooks, None until the admission has ended or if it gives none.
     - `into_pool`: the instance enters the warm pool of its group, where it needs no node.
@@ -79,6 +80,7 @@ class Admission(BaseModel):
     annotations: Mapping[str, str] = Field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     startup_taints: tuple[str, ...] = ()
+    promised: tuple[str, ...] = ()
     answer: HookResult | None = None
     into_pool: bool = False
     ended_at: AwareDatetime | None = None
@@ -132,6 +134,7 @@ class AdmissionRequest:
     annotations: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     startup_taints: tuple[str, ...] = ()
+    promised: tuple[str, ...] = ()
     into_pool: bool = False
 
 
@@ -156,6 +159,7 @@ def repeated_launch_request(stored: Admission, now: datetime) -> AdmissionReques
         annotations=stored.annotations,
         taints=stored.taints,
         startup_taints=stored.startup_taints,
+        promised=stored.promised,
     )
 
 
@@ -229,6 +233,7 @@ def _new_record(request: AdmissionRequest, facts: InstanceFacts, attempt: int) -
         annotations=dict(request.annotations),
         taints=request.taints,
         startup_taints=request.startup_taints,
+        promised=request.promised,
         into_pool=request.into_pool,
     )
 

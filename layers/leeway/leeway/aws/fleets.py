@@ -15,6 +15,10 @@ from leeway.ports.aws import CloudRefused
 from leeway.selection.labels import ON_DEMAND, RESERVED, SPOT
 from leeway.selection.offers.reservations import BLOCK, INTERRUPTIBLE
 
+_BY_PRICE = {SPOT: "price-capacity-optimized", ON_DEMAND: "lowest-price"}
+_BY_PRIORITY = {SPOT: "capacity-optimized-prioritized", ON_DEMAND: "prioritized"}
+"""Allocation strategies. Source: EC2 user guide, "Allocation strategies for EC2 Fleet"."""
+
 _IN_ONE_CALL = 200
 """Values that one filter takes. Source: EC2 user guide, "Filter resources"."""
 
@@ -111,6 +115,7 @@ def _parameters(request: FleetRequest) -> dict[str, Any]:
                         "InstanceType": override.instance_type,
                         "SubnetId": override.subnet,
                         "AvailabilityZone": override.zone,
+                        **({} if override.priority is None else {"Priority": override.priority}),
                     }
                     for override in one.overrides
                 ],
@@ -132,15 +137,16 @@ def _market(request: FleetRequest) -> tuple[str, dict[str, Any]]:
     """The capacity type of the fleet as EC2 names it, and its options. Source: EC2 API reference,
     TargetCapacitySpecificationRequest: a fleet for a reservation is on-demand, unless it is a
     Capacity Block or interruptible."""
+    allocation = _BY_PRIORITY if request.prioritized else _BY_PRICE
     if request.capacity_type == SPOT:
-        return SPOT, {"SpotOptions": {"AllocationStrategy": "price-capacity-optimized"}}
+        return SPOT, {"SpotOptions": {"AllocationStrategy": allocation[SPOT]}}
     if request.reservation is not None and request.reservation.block:
         return BLOCK, {}
     if request.reservation is not None and request.reservation.interruptible:
         return "reserved-capacity", {
             "ReservedCapacityOptions": {"ReservationTypes": [INTERRUPTIBLE]}
         }
-    return ON_DEMAND, {"OnDemandOptions": {"AllocationStrategy": "lowest-price"}}
+    return ON_DEMAND, {"OnDemandOptions": {"AllocationStrategy": allocation[ON_DEMAND]}}
 
 
 def _override(entry: Mapping[str, Any]) -> Override:

@@ -17,6 +17,7 @@ from leeway.disruption.moves import Moving, Room, pods_of
 from leeway.disruption.protection import Allowances
 from leeway.disruption.rules import Cause
 from leeway.disruption.snapshot import NodeReturn, OwnNode
+from leeway.launch.prices import ROUNDING, Prices
 from leeway.reasons import Reason
 from leeway.selection.labels import CAPACITY_TYPES, RESERVED, SPOT
 from leeway.selection.packing.plan import Plan, PlannedNode
@@ -227,6 +228,9 @@ class Replacements:
         price = _price(nodes)
         if _kind(new.cheapest) in {_kind_of(one) for one in nodes}:
             return None
+        if beyond := self._beyond_limit(nodes, new):
+            self.kept |= dict.fromkeys((one.name for one in nodes if len(nodes) == 1), beyond)
+            return None
         if not self._pays(nodes, price - plan.price, price, len(loose)):
             return None
         if len(nodes) == 1 and not self._is_flexible(nodes[0], self._choice(new), plan.price):
@@ -243,6 +247,19 @@ class Replacements:
         return NodeReturn(
             names, Cause.UNDERUTILIZED, _with(reason, loose), saving, moves, True, loose
         )
+
+    def _beyond_limit(self, nodes: Sequence[OwnNode], new: PlannedNode) -> Reason | None:
+        """Return the limit in money that has no room for a new node when these go. At the prices
+        of overlays it may cost less than they do, and more on the bill."""
+        snapshot = self.moving.snapshot
+        for limit in (one for one in snapshot.spending_limits if one.covers(new.pool)):
+            prices = Prices(snapshot.catalog)
+            gone = (one for one in nodes if limit.covers(one.pool))
+            freed = sum(prices.of(o.instance_type, o.zone, o.capacity_type) for o in gone)
+            price = prices.of_planned(new)
+            if price > limit.left + freed + ROUNDING:
+                return limit.reached(price)
+        return None
 
     def _pays(self, nodes: Sequence[OwnNode], saving: float, price: float, broken: int = 0) -> bool:
         moves = sum(len(one.pods) for one in nodes)

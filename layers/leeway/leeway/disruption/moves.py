@@ -76,6 +76,25 @@ class Moving:
         """What could be launched."""
         return self._supply_of(tuple(self.snapshot.pools))
 
+    def _offers_without(self, gone: Collection[OwnNode]) -> Supply:
+        """What could be launched in place of nodes: nothing of other pools that are full."""
+        full = self._full_pools - {one.pool for one in gone}
+        if not full:
+            return self.offers
+        return self._supply_of(tuple(one for one in self.snapshot.pools if one.name not in full))
+
+    @cached_property
+    def _full_pools(self) -> frozenset[str]:
+        """The pools whose limit in money has no room for one more node."""
+        return frozenset(
+            limit.pool
+            for limit in self.snapshot.spending_limits
+            if not any(
+                one.pool.name == limit.pool and one.price <= limit.left
+                for one in self.offers.candidates
+            )
+        )
+
     @property
     def _nothing(self) -> Supply:
         """What could be launched if nothing were allowed: spreads still compare its zones."""
@@ -131,7 +150,7 @@ class Moving:
             for pod in (movable.pod for movable in one.pods):
                 kept = pod.spec if pod.name in loose else self._as_here(pod.spec, one.node)
                 placed.append(Pod(pod.name, kept))
-        offers = self.offers if launch else self._nothing
+        offers = self._offers_without(gone) if launch else self._nothing
         nodes = self._without(gone, self.nodes if consolidates else self._open)
         return pack(placed, offers, nodes, effort=SIMULATED)
 

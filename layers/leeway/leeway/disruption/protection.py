@@ -1,12 +1,12 @@
 """What keeps a node: annotations, budgets of pods and of pools, windows, times."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from leeway.disruption import reasons
 from leeway.disruption.moves import Moving
-from leeway.disruption.rules import Cause, ReturnRules
+from leeway.disruption.rules import Budget, Cause, ReturnRules
 from leeway.disruption.snapshot import MovablePod, OwnNode, Snapshot
 from leeway.durations import render_duration
 from leeway.ports.kubernetes_objects import (
@@ -36,13 +36,14 @@ def why_protected(one: OwnNode, snapshot: Snapshot) -> Reason | None:
 
 def may_be_forced(one: OwnNode, snapshot: Snapshot) -> bool:
     """Whether a protected node goes nevertheless when it has expired or drifted, because its pool
-    bounds the drain. An annotation of the Node itself, not of a pod, keeps it until it expires.
+    bounds the drain, or expires its nodes forcefully. An annotation of the Node itself, not of a
+    pod, keeps it until it expires.
     Sources: Karpenter documentation, "TerminationGracePeriod" and "Node-Level Controls"."""
     rules = snapshot.rules.get(one.pool)
-    if rules is None or rules.drain_within is None or one.going:
+    if rules is None or one.going:
         return False
-    gone = rules.deleted_at is not None or rules.expired(one.created_at, snapshot.now)
-    return gone or not one.protected
+    cause = pending_cause(one, snapshot)
+    return rules.is_forced(cause) and (cause is not Cause.DRIFTED or not one.protected)
 
 
 def why_not_consolidated(one: OwnNode, snapshot: Snapshot) -> Reason | None:
@@ -88,7 +89,8 @@ def against_consolidation(one: OwnNode, snapshot: Snapshot) -> Iterator[Blocker]
     it is known whether that would pay."""
     rules = snapshot.rules[one.pool]
     if not one.ready:
-        yield Blocker(reasons.NODE_STARTS(node=one.name))
+        unhealthy = one.unhealthy and reasons.NODE_UNHEALTHY(node=one.name, why=one.unhealthy)
+        yield Blocker(unhealthy or reasons.NODE_STARTS(node=one.name))
     if one.busy:
         yield Blocker(reasons.NODE_IS_BUSY(node=one.name))
     for movable in one.pods:
@@ -126,6 +128,7 @@ class Allowances:
     totals: dict[str, int]
     disrupted: dict[str, int]
     left: int | None
+    unready: dict[str, list[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "Allowances":
@@ -136,21 +139,23 @@ class Allowances:
         """
         totals: dict[str, int] = {}
         disrupted: dict[str, int] = {}
+        unready: dict[str, list[str]] = {}
         for one in snapshot.own:
             if one.gone:
                 continue
             totals[one.pool] = totals.get(one.pool, 0) + 1
             if one.going or not one.ready:
                 disrupted[one.pool] = disrupted.get(one.pool, 0) + 1
-        return cls(snapshot.now, snapshot.rules, totals, disrupted, snapshot.most)
+            if not (one.going or one.ready):
+                unready.setdefault(one.pool, []).append(one.name)
+        return cls(snapshot.now, snapshot.rules, totals, disrupted, snapshot.most, unready)
 
     def left_in(self, pool: str, cause: Cause) -> int:
         """Return how many more nodes of a pool may be disrupted for a cause."""
         left = [self.totals.get(pool, 0) if self.left is None else self.left]
         left += [
             budget.limit(self.totals.get(pool, 0)) - self.disrupted.get(pool, 0)
-            for budget in self.rules[pool].budgets
-            if budget.applies(cause, self.now)
+            for budget in self._budgets(pool, cause)
         ]
         return max(min(left), 0)
 
@@ -159,13 +164,27 @@ class Allowances:
         if moves and self.left is not None and self.left <= 0:
             yield Blocker(reasons.CLUSTER_BUDGET_USED())
         disrupted = self.disrupted.get(pool, 0)
-        for budget in self.rules[pool].budgets:
+        for budget in self._budgets(pool, cause):
             limit = budget.limit(self.totals.get(pool, 0))
-            if budget.applies(cause, self.now) and disrupted >= limit:
+            if disrupted >= limit:
                 reason = reasons.DISRUPTION_BUDGET_USED(
-                    pool=pool, limit=limit, cause=cause, disrupted=disrupted
+                    pool=pool,
+                    limit=limit,
+                    cause=cause,
+                    disrupted=disrupted,
+                    unready=self._among_them(pool),
                 )
                 yield Blocker(reason, budget.ends(self.now))
+
+    def _budgets(self, pool: str, cause: Cause) -> Iterator[Budget]:
+        rules = self.rules[pool]
+        if not rules.is_forceful(cause):
+            yield from (one for one in rules.budgets if one.applies(cause, self.now))
+
+    def _among_them(self, pool: str) -> str:
+        """Return a part of a sentence about the nodes that use the budget without a retirement."""
+        unready = self.unready.get(pool)
+        return f", among them {reasons.named(unready)}, not Ready" if unready else ""
 
     def why_not(self, pool: str, cause: Cause, moves: bool = True) -> Reason | None:
         """Return why no further node of a pool may be disrupted for a cause; None if one may."""

@@ -78,6 +78,11 @@ NODE_IS_BUSY = ReasonCode(
     "A pod is ending on node {node}, or pods that it was launched for have no node yet.",
 )
 NODE_GOES_ALREADY = ReasonCode("NodeGoesAlready", "Node {node} is being retired already.")
+NODE_UNHEALTHY = ReasonCode(
+    "NodeUnhealthy",
+    "Node {node} is unhealthy: {why}. While it is not Ready, it uses the budgets of its pool.",
+    "a-node-is-unhealthy",
+)
 NODE_STARTS = ReasonCode("NodeStarts", "Node {node} is not Ready yet.")
 NODE_IS_PROTECTED = ReasonCode(
     "NodeIsProtected", "Node {node} has the annotation {annotation}: it is kept."
@@ -142,7 +147,7 @@ SPOT_NOT_FLEXIBLE = ReasonCode(
 DISRUPTION_BUDGET_USED = ReasonCode(
     "DisruptionBudgetUsed",
     "A budget of pool {pool} allows {limit} disrupted nodes for the cause {cause}, and {disrupted} "
-    "are disrupted.",
+    "are disrupted{unready}.",
 )
 CLUSTER_BUDGET_USED = ReasonCode(
     "ClusterBudgetUsed", "The disruption budget of the cluster allows no further node now."

@@ -19,7 +19,7 @@ from leeway.disruption.current_launches import CurrentLaunches
 from leeway.disruption.decide import decide_returns
 from leeway.disruption.drift import CurrentLaunch
 from leeway.disruption.protection import may_move
-from leeway.disruption.rules import DELETED_POOLS_STAY_FOR, Cause, ReturnRules
+from leeway.disruption.rules import DELETED_POOLS_STAY_FOR, OUTDATED, Cause, ReturnRules
 from leeway.disruption.snapshot import (
     NodeReturn,
     OwnNode,
@@ -143,7 +143,7 @@ class ReturnCapacity:
         return replace(
             returned,
             problems=(*new, *launches.problems, *returned.problems),
-            lasting=tuple(sorted(orphaned & before_this, key=str)),
+            lasting=(*sorted(orphaned & before_this, key=str), *_unhealthy(snapshot)),
         )
 
     def _store(self, cluster: str, before: WatchedNodes | None, watched: WatchedNodes) -> None:
@@ -375,17 +375,23 @@ def _terms(
 ) -> ReturnTerms:
     """Return what has to be true at the cordon of a node that goes with others."""
     cause = decision.cause
-    outdated = cause in {Cause.EXPIRED, Cause.DRIFTED, Cause.POOL_DELETED}
     price = sum(each.price or 0.0 for each in together)
     limit = PriceLimit(decision=min(decision.nodes), below=price)
     return ReturnTerms(
         cause=cause,
-        pods=None if outdated and may_move(one, cause) else len(one.pods),
-        forced=outdated and rules.drain_within is not None,
+        pods=None if cause in OUTDATED and may_move(one, cause) else len(one.pods),
+        forced=rules.is_forced(cause),
         saving=decision.saving / len(decision.nodes),
         optional=cause not in {Cause.EXPIRED, Cause.POOL_DELETED},
         price_limit=limit if cause is Cause.UNDERUTILIZED else None,
     )
+
+
+def _unhealthy(snapshot: Snapshot) -> Iterator[Reason]:
+    """What the status says about nodes until they are repaired; reconcile logs it when it acts."""
+    for one in snapshot.own:
+        if one.unhealthy is not None and not one.going:
+            yield reasons.NODE_UNHEALTHY(node=one.name, why=one.unhealthy)
 
 
 def _failed(cluster: str, error: Exception) -> Reason:

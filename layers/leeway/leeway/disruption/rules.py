@@ -7,7 +7,7 @@ from itertools import islice
 
 from leeway.headroom.windows import Cron
 from leeway.manifests import node_pool
-from leeway.manifests.node_pool import NodePool
+from leeway.manifests.node_pool import EXPIRATION, FORCEFUL, NodePool
 
 
 class Cause(StrEnum):
@@ -23,6 +23,9 @@ class Cause(StrEnum):
     UNDERUTILIZED = "Underutilized"
     POOL_DELETED = "PoolDeleted"
 
+
+OUTDATED = frozenset({Cause.EXPIRED, Cause.DRIFTED, Cause.POOL_DELETED})
+"""The causes of nodes that go however many pods they have."""
 
 DELETED_POOLS_STAY_FOR = timedelta(minutes=15)
 """How long the nodes of a deleted pool stay, so that somebody who deleted it by mistake can apply
@@ -81,7 +84,8 @@ class ReturnRules:
 
     - `after`: for how long a node has to be quiet before it is consolidated, None for never.
     - `only_empty`: only empty nodes are consolidated.
-    - `expires`: the age at which a node is replaced, None for never.
+    - `expires`: the age at which a node is replaced, None for never. `forceful`: neither the
+      budgets of the pool nor annotations or PodDisruptionBudgets delay this.
     - `drain_within`: the most that a drain may take, None for no limit. With a limit, expired and
       drifted nodes go although annotations or PodDisruptionBudgets forbid to disrupt their pods.
     - `budgets`: all that apply must allow a disruption.
@@ -93,6 +97,7 @@ class ReturnRules:
     after: timedelta | None = timedelta(0)
     only_empty: bool = False
     expires: timedelta | None = None
+    forceful: bool = False
     drain_within: timedelta | None = None
     budgets: tuple[Budget, ...] = (Budget(),)
     deleted_at: datetime | None = None
@@ -101,6 +106,15 @@ class ReturnRules:
     def drained_from(self) -> datetime | None:
         """From when on the nodes of a deleted pool are drained."""
         return None if self.deleted_at is None else self.deleted_at + DELETED_POOLS_STAY_FOR
+
+    def is_forced(self, cause: Cause) -> bool:
+        """Whether a node goes for this cause although its pods are protected."""
+        bounded = self.drain_within is not None
+        return cause in OUTDATED and (bounded or self.is_forceful(cause))
+
+    def is_forceful(self, cause: Cause) -> bool:
+        """Whether a node goes for this cause without regard to the budgets of its pool, too."""
+        return self.forceful and cause is Cause.EXPIRED
 
     def expired(self, created_at: datetime, now: datetime) -> bool:
         """Whether a node that was created at this time has expired."""
@@ -114,6 +128,7 @@ def rules_of(manifest: NodePool) -> ReturnRules:
         after=_unless_never(disruption.consolidate_after),
         only_empty=disruption.consolidation_policy == "WhenEmpty",
         expires=_unless_never(manifest.spec.template.spec.expire_after),
+        forceful=manifest.metadata.annotations.get(EXPIRATION) == FORCEFUL,
         drain_within=manifest.spec.template.spec.termination_grace_period,
         budgets=tuple(map(_budget, disruption.budgets)),
     )

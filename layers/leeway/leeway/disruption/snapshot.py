@@ -16,8 +16,10 @@ from leeway.instances.owners import OwnerKind
 from leeway.launch.fleets import Offers
 from leeway.launch.images import variant_of
 from leeway.launch.intent import LaunchIntent, nodes_on_the_way
+from leeway.launch.prices import PriceCeiling, Prices, SpendingLimit
 from leeway.manifests.node_pool import NodePool as PoolManifest
 from leeway.manifests.node_pool import pools_of
+from leeway.policy.repair import Unhealthy
 from leeway.policy.worth import USUAL, Worth
 from leeway.ports.kubernetes_objects import RETIRING
 from leeway.provisioning.brakes import workload_of
@@ -68,6 +70,7 @@ class OwnNode:
     - `going`: it is being retired, or its instance is interrupted. `gone`: it was given back empty,
       and EC2 ends its instance; only its Node is left.
     - `drift`: how it differs from what would be launched now; empty if it does not.
+    - `unhealthy`: why it is unhealthy by its conditions, None if it is not.
     """
 
     node: ExistingNode
@@ -88,6 +91,7 @@ class OwnNode:
     gone: bool = False
     busy: bool = False
     drift: tuple[str, ...] = ()
+    unhealthy: Unhealthy | None = None
 
     @property
     def name(self) -> str:
@@ -111,6 +115,7 @@ class Snapshot:
     - `pools`, `catalog`, `unavailable`, `daemons`: what could be launched instead.
     - `rules`: the rules of each pool by its name; of a pool without rules nothing is given back.
     - `most`: how many nodes the disruption budget of the cluster allows now.
+    - `spending_limits`: what nodes of pools cost that have a limit in money, and the limits.
     """
 
     now: datetime
@@ -125,6 +130,7 @@ class Snapshot:
     daemons: tuple[PodSpec, ...] = ()
     worth: Worth = USUAL
     most: int | None = None
+    spending_limits: tuple[SpendingLimit, ...] = ()
 
     def quiet(self, nodes: Iterable[OwnNode]) -> timedelta:
         """Return for how long no pod has come to any of these nodes or left it."""
@@ -254,7 +260,25 @@ def snapshot_of(
         daemons=tuple(read.state.daemons),
         worth=worth,
         most=most,
+        spending_limits=_spending_limits(read, pools, own_nodes, (*nodes.values(), *coming)),
     )
+
+
+def _spending_limits(
+    read: ClusterRead,
+    pools: Sequence[NodePool],
+    own: Iterable[OwnNode],
+    nodes: Sequence[ExistingNode],
+) -> tuple[SpendingLimit, ...]:
+    """What the nodes of pools cost that have a limit in money, and the limits."""
+    limited = [one for one in pools if one.usd_per_hour is not None]
+    if not limited:
+        return ()
+    going = frozenset(one.name for one in own if one.going)
+    limits = PriceCeiling(uncounted=going).spending_limits(
+        read.cluster, limited, nodes, Prices(read.catalog)
+    )
+    return tuple(one for one in limits if one.pool)
 
 
 INDEXED_WITHIN = timedelta(minutes=3)
@@ -310,7 +334,10 @@ class _Nodes:
         self._pools = pools
         self._launches = launches
         self._retiring = retiring | {one.instance for one in read.requests}
-        self._offers = Offers(read.catalog)
+        self._offers = {
+            name: Offers(read.catalog, node_class=pool.node_class) for name, pool in pools.items()
+        }
+        self._plain = Offers(read.catalog)
         self._budgets: dict[str, list[PodBudget]] = defaultdict(list)
         for budget in read.state.budgets:
             self._budgets[budget.namespace].append(budget)
@@ -331,7 +358,8 @@ class _Nodes:
 
     def _own_node(self, node: ExistingNode, facts: InstanceFacts, details: NodeDetails) -> OwnNode:
         now = self._read.state.read_at
-        price = self._offers.price(facts.instance_type, facts.zone, facts.capacity_type)
+        offers = self._offers.get(facts.owner.name, self._plain)
+        price = offers.price(facts.instance_type, facts.zone, facts.capacity_type)
         # Without this, nodes that their pods can't use would go and be launched again for ever.
         awaited = not details.pods and facts.instance in self._awaited
         return OwnNode(
@@ -353,6 +381,7 @@ class _Nodes:
             gone=facts.instance in self._gone,
             busy=details.busy or awaited,
             drift=self._drift(node, facts, details),
+            unhealthy=details.unhealthy,
         )
 
     def _movable(self, one: ObservedPod) -> MovablePod:

@@ -72,6 +72,8 @@ def _why_instance_stays(
             return ""
         case NoticeKind.IMPAIRED_STATUS:
             return "reconcile sends a new notice while the status checks fail"
+        case NoticeKind.UNHEALTHY_NODE:
+            return "reconcile sends a new notice while the node is unhealthy"
         case NoticeKind.REBALANCE if now - notice.time <= REBALANCE_VALID_FOR:
             return ""
         case NoticeKind.REBALANCE:

@@ -54,6 +54,7 @@ from leeway.ports.kubernetes import (
     ClusterRefused,
     ClusterUnavailable,
     Marks,
+    NodeCount,
     NodeEvent,
 )
 from leeway.ports.kubernetes_objects import RETIRING, Attachment, Node, Pod, Response, Taint
@@ -190,7 +191,7 @@ class LightkubeCluster:
         last one to be marked counts all others, so together they never exceed the half.
         """
         with within(SMALL_REQUEST_SECONDS):
-            ready = self._cache_count(self.ready_nodes)
+            ready = self._cache_count(lambda: self.count_nodes().ready)
             others = self._ready_others(node)
             if 2 * (len(list(islice(others, ready // 2 + 1))) + 1) > ready:
                 current = self._get_node(node)
@@ -297,10 +298,11 @@ class LightkubeCluster:
         found = (self.node(name) for name, status in self._rows("") if not _is_ready(status))
         return [node for node in found if node is not None and not node.ready]
 
-    def ready_nodes(self) -> int:
-        """Count the Ready nodes in a table: a row has some hundred bytes, a Node object ten
-        kilobytes and more."""
-        return sum(_is_ready(status) for _, status in self._rows(""))
+    def count_nodes(self) -> NodeCount:
+        """Count the nodes in a table: a row has some hundred bytes, a Node object ten kilobytes and
+        more."""
+        ready = [_is_ready(status) for _, status in self._rows("")]
+        return NodeCount(len(ready), sum(ready))
 
     def retiring(self) -> list[str]:
         """List the names of the nodes that have the retiring mark."""

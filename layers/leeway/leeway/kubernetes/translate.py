@@ -15,6 +15,7 @@ from lightkube.utils.quantity import parse_quantity
 from leeway.ports.kubernetes import Marks
 from leeway.ports.kubernetes_objects import (
     RETIRING,
+    Condition,
     Controller,
     Node,
     Pod,
@@ -76,11 +77,18 @@ def to_node(node: NodeObject) -> Node:
         ),
         devices=_devices((node.status.allocatable if node.status else None) or {}),
         version=meta.resourceVersion or "",
+        conditions=tuple(
+            Condition(c.type, c.status, _in_utc(c.lastTransitionTime)) for c in conditions
+        ),
     )
 
 
+HUGE_PAGES = "hugepages-"
+"""The prefix of huge pages, which a node offers when its kubelet has found them."""
+
+
 def _devices(allocatable: dict[str, str]) -> dict[str, int]:
-    """Return the extended resources of a node's allocatable resources.
+    """Return the extended resources and huge pages of a node's allocatable resources.
 
     Source: Kubernetes documentation, "Resource Management for Pods and Containers": names of
     extended resources are fully qualified and outside kubernetes.io; quantities are integers.
@@ -88,7 +96,8 @@ def _devices(allocatable: dict[str, str]) -> dict[str, int]:
     return {
         name: int(parse_quantity(quantity) or 0)
         for name, quantity in allocatable.items()
-        if "/" in name and not name.partition("/")[0].endswith("kubernetes.io")
+        if name.startswith(HUGE_PAGES)
+        or ("/" in name and not name.partition("/")[0].endswith("kubernetes.io"))
     }
 
 

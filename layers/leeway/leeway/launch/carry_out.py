@@ -153,6 +153,7 @@ class IntentExecutor:
             annotations=intent.annotations,
             taints=intent.taints_for_admission,
             startup_taints=intent.startup_taints,
+            promised=intent.promised,
         )
 
         def begin() -> None:

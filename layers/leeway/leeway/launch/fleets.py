@@ -6,8 +6,8 @@ Planned nodes with the same choices are one request for several instances.
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from itertools import groupby
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby, islice
 from math import inf, isnan
 from typing import Protocol
 
@@ -33,11 +33,13 @@ class FleetInstance:
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """An instance type in a subnet, and the subnet's zone."""
+    """An instance type in a subnet, and the subnet's zone. The lower its `priority`, the sooner EC2
+    launches it; None lets EC2 choose by its own prices."""
 
     instance_type: str
     zone: str
     subnet: str
+    priority: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,11 @@ class FleetRequest:
         """All overrides."""
         return tuple(one for each in self.templates for one in each.overrides)
 
+    @property
+    def prioritized(self) -> bool:
+        """Whether EC2 launches by the priorities of the overrides."""
+        return any(one.priority is not None for one in self.overrides)
+
 
 class Fleets(Protocol):
     """Fleets of EC2 of type instant."""
@@ -109,6 +116,9 @@ class Fleets(Protocol):
 
 
 MOST_OVERRIDES = 300
+
+LOWEST_PRIORITY = 1e5
+"""The priority of an offering without a known price."""
 
 MOST_TEMPLATES = 50
 """Overrides and launch templates of one request. Sources: EC2 user guide, "EC2 Fleet and Spot Fleet
@@ -146,6 +156,13 @@ class LaunchGroup:
         return bool(self.nodes[0].requests.of(EFA))
 
     @property
+    def promised(self) -> tuple[str, ...]:
+        """The resources that only overlays promise and that pods request."""
+        overlays = self.pool.node_class.overlays
+        names = {name for one in overlays for name in one.capacity}
+        return tuple(sorted(names & {name for node in self.nodes for name in node.requests}))
+
+    @property
     def pods(self) -> tuple[str, ...]:
         """The pods that the nodes are planned for."""
         return tuple(pod for node in self.nodes for pod in node.pods)
@@ -160,14 +177,23 @@ class Selected:
 
 
 class Offers:
-    """Prices of a catalog's offerings that are available."""
+    """Prices of a catalog's offerings that are available, at which Leeway compares them: those of
+    the overlays of a node class, or else those of AWS."""
 
-    def __init__(self, catalog: Catalog, unavailable: Sequence[Unavailable] = ()) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        unavailable: Sequence[Unavailable] = (),
+        node_class: NodeClass | None = None,
+    ) -> None:
         self._index = catalog.index
+        table = catalog.for_node_class(node_class or NodeClass(), unavailable)
         self._markets = {
             (market.zone, market.capacity_type): (market, available)
-            for market, available in catalog.for_node_class(NodeClass(), unavailable).markets
+            for market, available in table.markets
         }
+        plain = catalog.for_node_class(NodeClass()).markets
+        self._plain = {(one.zone, one.capacity_type): one.prices for one, _ in plain}
 
     def price(self, instance_type: str, zone: str, capacity_type: str) -> float | None:
         """Return USD per hour, infinity if the price is unknown; None if it is not available.
@@ -183,6 +209,12 @@ class Offers:
             return 0.0 if isnan(price) else price / CHEAPER
         return inf if isnan(price) else price
 
+    def is_overlaid(self, override: Override, capacity_type: str) -> bool:
+        """Whether an overlay sets the price of an available offering."""
+        kind, place = override.instance_type, (override.zone, capacity_type)
+        plain = self._plain[place][self._index[kind]]
+        return self.price(kind, *place) != (inf if isnan(plain) else plain)
+
 
 def groups_of(plan: Plan) -> tuple[LaunchGroup, ...]:
     """Group the planned nodes of a plan, in its order."""
@@ -194,31 +226,47 @@ def groups_of(plan: Plan) -> tuple[LaunchGroup, ...]:
 
 
 def select_overrides(
-    choices: Sequence[Choice], subnets: Mapping[str, str], offers: Offers, below: float = inf
+    choices: Sequence[Choice],
+    subnets: Mapping[str, str],
+    offers: Offers,
+    below: float = inf,
+    bills: Offers | None = None,
+    billed: float = inf,
 ) -> Selected | None:
     """Select the overrides of the first choice that can be requested; None if none can be.
 
-    `subnets` has the subnet of each zone. A Spot offering that costs more than the cheapest
-    on-demand choice is left out, and an offering that does not cost less than `below`, in USD per
-    hour.
+    `subnets` has the subnet of each zone. A Spot offering that
+    costs more than the cheapest on-demand choice is left out, and an offering that does not cost
+    less than `below`, in USD per hour; with `bills`, the prices of AWS, also one that is not billed
+    with less than `billed`.
     """
     on_demand = [one.price for one in choices if one.capacity_type == ON_DEMAND]
     ceiling = inf if not on_demand or on_demand[0] is None else on_demand[0]
     for choice in choices:
         most = ceiling if choice.capacity_type == SPOT else inf
         if choice.capacity_type == RESERVED:
-            places = [(kind, zone) for kind in choice.instance_types for zone in choice.zones]
-            cheap = (choice.price or 0.0) < below
-            overrides = tuple(
-                Override(kind, zone, subnets[zone])
-                for kind, zone in places
-                if zone in subnets and cheap
-            )
+            found = _reserved(choice, subnets, below)
         else:
-            overrides = tuple(_overrides(choice, subnets, offers, most, below))
-        if overrides:
-            return Selected(choice, overrides)
+            found = _overrides(choice, subnets, offers, most, below)
+        if bills is not None and billed < inf:
+            reserved = choice.capacity_type == RESERVED
+            kind = ON_DEMAND if reserved else choice.capacity_type
+            prices = ((one, bills.price(one.instance_type, one.zone, kind)) for one in found)
+            found = (one for one, price in prices if price is not None and price < billed)
+        if overrides := tuple(islice(found, MOST_OVERRIDES)):
+            if choice.capacity_type == RESERVED:
+                return Selected(choice, overrides)
+            return Selected(choice, _prioritized(overrides, choice.capacity_type, offers))
     return None
+
+
+def _reserved(choice: Choice, subnets: Mapping[str, str], below: float) -> Iterator[Override]:
+    """The override of a reservation, in the subnet of its zone."""
+    if (choice.price or 0.0) < below:
+        for kind in choice.instance_types:
+            for zone in choice.zones:
+                if zone in subnets:
+                    yield Override(kind, zone, subnets[zone])
 
 
 def _overrides(
@@ -238,8 +286,22 @@ def _overrides(
         ]
         for rank, (_, zone) in enumerate(sorted(priced)):
             ranked.append((rank, position, Override(kind, zone, subnets[zone])))
-    for _, _, override in sorted(ranked, key=lambda one: one[:2])[:MOST_OVERRIDES]:
+    for _, _, override in sorted(ranked, key=lambda one: one[:2]):
         yield override
+
+
+def _prioritized(
+    overrides: tuple[Override, ...], capacity_type: str, offers: Offers
+) -> tuple[Override, ...]:
+    """EC2 does not know the prices of overlays: with one among them, the price is the priority."""
+    if not any(offers.is_overlaid(one, capacity_type) for one in overrides):
+        return overrides
+
+    def priority(one: Override) -> float:
+        price = offers.price(one.instance_type, one.zone, capacity_type)
+        return LOWEST_PRIORITY if price is None else min(price, LOWEST_PRIORITY)
+
+    return tuple(replace(one, priority=priority(one)) for one in overrides)
 
 
 def request_of(

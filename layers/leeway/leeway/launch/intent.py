@@ -76,7 +76,8 @@ class LaunchIntent(BaseModel):
     `taints_for_admission` are those of the pool that admission puts on, and `startup_taints` the
     keys of taints that admission waits for. `templates` are the ids of its launch templates. `pods`
     are those that the nodes are planned for, and `replaces` the instances that retire and that some
-    of these pods leave. `efa`: the nodes have EFA interfaces. `request` is dropped when it has been
+    of these pods leave. `promised` are the resources that only an overlay promises, and that these
+    pods request. `efa`: the nodes have EFA interfaces. `request` is dropped when it has been
     answered.
     `admitted` are the instances whose admission was started. `version` counts writes (the
     optimistic lock).
@@ -95,6 +96,7 @@ class LaunchIntent(BaseModel):
     templates: tuple[str, ...] = ()
     pods: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()
+    promised: tuple[str, ...] = ()
     efa: bool = False
     token: str
     created_at: AwareDatetime
@@ -206,7 +208,7 @@ def overdue_nodes(
 ) -> tuple[ExistingNode, ...]:
     """Return the instances of pools with limits that have no Node, and are too old to join. They
     take no pods, and count against the limits until they have ended."""
-    limited = [pool for pool in pools if pool.limits is not None]
+    limited = [pool for pool in pools if pool.is_limited]
     return tuple(
         node.closed()
         for intent, node in _promised(intents, limited, catalog)

@@ -129,7 +129,9 @@ class LaunchNodes:
         results = in_parallel(lambda one: self._executor.carry_out(one.intent), ready, AT_ONCE)
         new = [instance for one in results for instance in one.intent.instances]
         run.added += len(new)
-        run.spent += sum(map(run.prices.of_instance, new))
+        for one in results:
+            price = sum(map(run.prices.of_instance, one.intent.instances))
+            run.spent[one.intent.pool] = run.spent.get(one.intent.pool, 0.0) + price
         run.accept(results)
         return [one.intent for one in results]
 

@@ -5,7 +5,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
-from math import inf
 from typing import Protocol
 
 from leeway.capacity_requests import PriceLimit
@@ -30,13 +29,15 @@ from leeway.launch.intent import (
 from leeway.launch.node_settings import NodeSettings, NotLaunchable, settings_of
 from leeway.launch.prepare import PreparedLaunch, machines_of, prepare
 from leeway.launch.prices import (
-    PRICE_CEILING_REACHED,
+    ROUNDING,
     PriceCeiling,
     Prices,
+    SpendingLimit,
     affordable,
     ceilings,
     lowest,
     too_dear,
+    within_limit,
 )
 from leeway.launch.reservations import RESERVATIONS_NOT_READ
 from leeway.launch.resolve_pools import NodeSources, PoolResolver
@@ -190,7 +191,7 @@ class LaunchRun:
     throttled: bool = False
     capped: Reason | None = None
     added: int = 0
-    spent: float = 0.0
+    spent: dict[str, float] = field(default_factory=dict)
     dear: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
@@ -202,15 +203,16 @@ class LaunchRun:
         self.unavailable |= self.order.unavailable
         self._gone = self._ended_instances()
         self.prices = Prices(self.order.catalog)
-        self._left: float | None = None
         self._unread: set[str] = set()
+        self._ceiling = self.order.ceiling or PriceCeiling()
+        self._spending_limits: tuple[SpendingLimit, ...] | None = None
 
     def _ended_instances(self) -> frozenset[str]:
         """The launched instances without a Node that do not start or run any more: a Spot
         interruption may end an instance before it joins, or delete its Node. While EC2 does not
         answer, none."""
         now = self.deps.clock.now()
-        limited = {pool.name for pool in self._pools if pool.limits is not None}
+        limited = {pool.name for pool in self._pools if pool.is_limited}
         awaited = {
             instance.instance
             for intent in self.intents
@@ -236,15 +238,18 @@ class LaunchRun:
 
     def plan(self) -> Plan:
         """Plan for all pods: on nodes that exist, on launched ones, and on new ones."""
-        pools = [pool for one in self._settings if (pool := self._open(one)) is not None]
         now, catalog = self.deps.clock.now(), self.order.catalog
         ended = self.order.joined.keys() - self.found | self._gone
         on_the_way = nodes_on_the_way(self.intents, ended, self._pools, catalog, now)
         overdue = overdue_nodes(self.intents, ended, self._pools, catalog, now)
-        supply = self.supplies.of(pools, catalog, self.unavailable, self.order.daemons)
         nodes, limits = [*self._nodes(on_the_way), *overdue], self.order.price_limits
-        if self._left is None and self.order.ceiling is not None:
-            self._left = self.order.ceiling.left(nodes, self.prices)
+        if self._spending_limits is None:
+            cluster = self.order.cluster
+            self._spending_limits = self._ceiling.spending_limits(
+                cluster, self._pools, nodes, self.prices
+            )
+        pools = [pool for one in self._settings if (pool := self._open(one)) is not None]
+        supply = self.supplies.of(pools, catalog, self.unavailable, self.order.daemons)
         self.dear = frozenset()
         while True:
             pods = [pod for pod in self.order.pods if pod.name not in self.dear]
@@ -291,9 +296,10 @@ class LaunchRun:
             return None
         zones = Requirements([Requirement.of(ZONE, "In", list(choice.by_zone))])
         pool = settings.template.pool
+        within = within_limit(pool, self.spending_limits(), self.prices)
         return replace(
-            pool,
-            requirements=pool.requirements.intersection(zones),
+            within,
+            requirements=within.requirements.intersection(zones),
             reservations=self._reservations(settings),
         )
 
@@ -313,16 +319,19 @@ class LaunchRun:
         self.reasons += (one for one in not_used if one not in self.reasons)
         return usable
 
+    def spending_limits(self) -> tuple[SpendingLimit, ...]:
+        """Return what further nodes may cost, after those that this run has launched."""
+        return tuple(limit.after(self.spent) for limit in self._spending_limits or ())
+
     def prepare(self, plan: Plan) -> tuple[PreparedLaunch, ...]:
         """Prepare the launches of a plan; pools that cannot be launched from become blocked."""
-        offers = Offers(self.order.catalog, tuple(self.unavailable))
         by_name = {one.pool: one for one in self._settings}
         limits = ceilings(plan, self.order.price_limits)
         found = []
-        for group, most in self._within_ceiling(self._within_cap(groups_of(plan))):
+        for group, billed in self._within_ceiling(self._within_cap(groups_of(plan))):
             settings = by_name[group.pool.name]
-            below = min(most, lowest(limits, group.nodes))
-            work = partial(self._prepared, group, settings, offers, below)
+            below = lowest(limits, group.nodes)
+            work = partial(self._prepared, group, settings, below, billed)
             prepared = self._unless_blocked(settings, work)
             if prepared is not None:
                 found.append(prepared)
@@ -343,24 +352,22 @@ class LaunchRun:
             left = max(0, left - len(group.nodes))
 
     def _within_ceiling(self, groups: Iterable[LaunchGroup]) -> Iterator[tuple[LaunchGroup, float]]:
-        """The groups with the nodes that the ceiling allows, and what each node costs less than."""
-        ceiling, left = self.order.ceiling, self._left
-        if ceiling is None or left is None:
-            yield from ((group, inf) for group in groups)
-            return
+        """The groups with the nodes that limits in money allow, and what each is billed less than.
+
+        A pool without room for any of its nodes becomes blocked, so that the next plan uses other
+        pools.
+        """
         given = list(groups)
-        allowed = affordable(
-            (node for group in given for node in group.nodes),
-            max(0.0, left - self.spent),
-            max(0.0, ceiling.replacing - self.spent),
-            ceiling.moving,
-            self.prices,
-        )
+        wanted = (node for group in given for node in group.nodes)
+        allowed = affordable(wanted, self.spending_limits(), self._ceiling.moving, self.prices)
+        open_pools = {group.pool.name for group in given if allowed.keep(group.nodes)}
+        for limit, reason in allowed.refused.items():
+            if not limit.pool:
+                self.capped = reason
+            elif limit.pool not in open_pools:
+                self.blocked[limit.pool] = reason
         for group in given:
-            nodes = allowed.keep(group.nodes)
-            if len(nodes) < len(group.nodes):
-                self.capped = PRICE_CEILING_REACHED(cluster=self.order.cluster, most=ceiling.most)
-            if nodes:
+            if nodes := allowed.keep(group.nodes):
                 yield replace(group, nodes=nodes), lowest(allowed.below, nodes)
 
     def capped_pods(self, plan: Plan, prepared: Sequence[PreparedLaunch]) -> list[str]:
@@ -369,14 +376,18 @@ class LaunchRun:
         return [pod for pod in planned_pods(plan) if pod not in launched] if self.capped else []
 
     def _prepared(
-        self, group: LaunchGroup, settings: NodeSettings, offers: Offers, below: float
+        self, group: LaunchGroup, settings: NodeSettings, below: float, billed: float
     ) -> PreparedLaunch:
-        machines = machines_of(group, self.order.catalog)
+        catalog, unavailable = self.order.catalog, tuple(self.unavailable)
+        bills = Offers(catalog, unavailable)
+        overlaid = bool(group.pool.node_class.overlays)
+        offers = Offers(catalog, unavailable, group.pool.node_class) if overlaid else bills
+        machines = machines_of(group, catalog)
         variants = {variant_of(machine) for machine in machines.values()}
         pool = self._resolver.resolve(settings, variants, self.exhausted)
         now, intent = self.deps.clock.now(), self.deps.new_id()
-        prepared = prepare(group, pool, self.order.catalog, offers, intent, now, below)
-        moving = self.order.ceiling.moving if self.order.ceiling is not None else {}
+        prepared = prepare(group, pool, catalog, offers, intent, now, below, bills, billed)
+        moving = self._ceiling.moving
         replaces = sorted({moving[pod] for pod in group.pods if pod in moving})
         new = prepared.intent.model_copy(update={"replaces": tuple(replaces)})
         return replace(prepared, intent=new)
@@ -456,18 +467,26 @@ class LaunchRun:
         )
 
     def _blocked_pods(self, plan: Plan) -> dict[str, Reason]:
-        """The pods without a node that a blocked pool has nodes for, each with the reason of the
-        block. The plan does not know blocked pools, and would name the mismatch with another one.
-        """
+        """The pods without a node that a blocked pool, or one at its limit in money, has nodes for,
+        each with the reason. The plan does not know these nodes, and would name the mismatch with
+        another pool."""
         without = {one.pod for one in plan.unschedulable}
-        if not without or not self.blocked:
+        limits = {one.pool: one for one in self.spending_limits() if one.pool}
+        pools = [one for one in self._pools if one.name in self.blocked or one.name in limits]
+        if not without or not pools:
             return {}
-        pools = [pool for pool in self._pools if pool.name in self.blocked]
         pods = [pod for pod in self.order.pods if pod.name in without]
         supply = Supply(pools, self.order.catalog, (), self.order.daemons)
         # Without the nodes that exist: they have room for other pods of the plan.
         possible = pack(pods, supply, proceed=lambda: False)
-        return {pod: self.blocked[node.pool] for node in possible.launches for pod in node.pods}
+        found = dict[str, Reason]()
+        for node in possible.launches:
+            price, limit = self.prices.of_planned(node), limits.get(node.pool)
+            reason = self.blocked.get(node.pool)
+            if reason is None and limit is not None and price > limit.widest + ROUNDING:
+                reason = limit.reached(price)
+            found |= dict.fromkeys(node.pods, reason) if reason is not None else {}
+        return found
 
 
 def _as_promised(node: ExistingNode, promise: ExistingNode | None) -> ExistingNode:

@@ -398,6 +398,7 @@ def _request(intent: LaunchIntent, observed: ObservedInstance, now: datetime) ->
         annotations=intent.annotations,
         taints=intent.taints_for_admission,
         startup_taints=intent.startup_taints,
+        promised=intent.promised,
     )
 
 

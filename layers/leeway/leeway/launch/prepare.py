@@ -68,9 +68,12 @@ def prepare(
     intent: str,
     now: datetime,
     below: float = inf,
+    bills: Offers | None = None,
+    billed: float = inf,
 ) -> PreparedLaunch:
     """Prepare the launch of a group. `intent` is the id of the new intent. Only offerings that cost
-    less than `below` (USD per hour) are requested.
+    less than `below` (USD per hour) are requested, and by the prices of AWS, `bills`, less than
+    `billed`.
 
     Raises:
         NotLaunchable: no offering of the group can be requested, or its user data is not valid.
@@ -81,7 +84,7 @@ def prepare(
         replace(one, instance_types=tuple(t for t in one.instance_types if t in bootable))
         for one in group.choices
     ]
-    selected = select_overrides(choices, pool.subnets.by_zone, offers, below)
+    selected = select_overrides(choices, pool.subnets.by_zone, offers, below, bills, billed)
     if selected is None:
         zones = ", ".join(sorted({zone for one in group.choices for zone in one.zones}))
         raise NotLaunchable(
@@ -113,6 +116,7 @@ def prepare(
             startup_taints=tuple(taint.key for taint in group.pool.startup_taints),
             templates=tuple(one.template for one in request.templates),
             pods=group.pods,
+            promised=group.promised,
             efa=group.efa,
             token=token_of(intent, request),
             created_at=now,

@@ -69,9 +69,9 @@ class NoticePolicy(Strict):
     """`ignore`: do nothing. `cordon`: only keep new pods off the node. `retire`: cordon, replace
     and drain the node."""
     deadline: Annotated[Duration, AfterValidator(up_to(timedelta(days=7)))] | None = None
-    """How long a retirement may take. The time counts from the notice; for `rebalance` and
-    `impaired-status` it counts from the first eviction. If the notice names the time at which AWS
-    acts, the earlier of the two applies."""
+    """How long a retirement may take. The time counts from the notice; for `rebalance`,
+    `impaired-status` and `unhealthy-node` it counts from the first eviction. If the notice names
+    the time at which AWS acts, the earlier of the two applies."""
     replacement: Replacement | None = None
     """When to request a replacement: `none` requests no replacement, `with` requests one as the
     drain begins, `before` waits until the replacement is Ready and then drains."""
@@ -107,6 +107,14 @@ class ImpairedStatusPolicy(NoticePolicy):
     attached volume is impaired, even if only one pod uses that volume."""
 
 
+class UnhealthyNodePolicy(NoticePolicy):
+    """The policy for nodes that are unhealthy by their conditions."""
+
+    groups: bool | None = None
+    """Whether nodes of Auto Scaling groups, and of the owners that `takes` names, are repaired too.
+    Nodes that Leeway launched always are, unless the action is `ignore`."""
+
+
 class LaunchPolicy(Strict):
     """The policy for instances that wait for a launch lifecycle hook."""
 
@@ -138,6 +146,9 @@ class Notices(Strict):
     """Capacity reservation: EC2 reclaims an instance that runs in a capacity reservation."""
     impaired_status: ImpairedStatusPolicy = ImpairedStatusPolicy()
     """Impaired status: EC2 status checks of the instance fail."""
+    unhealthy_node: UnhealthyNodePolicy = UnhealthyNodePolicy()
+    """Unhealthy node: a condition of the Node says for ten or thirty minutes that it does not
+    work."""
 
     def of(self, kind: NoticeKind) -> NoticePolicy | LaunchPolicy | None:
         """Return the policy for a kind of notice; None for test notifications."""

@@ -2,7 +2,7 @@
 conversion to a pool of packing, with its node class."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from leeway.manifests.base import (
+    GROUP,
     Amounts,
     BudgetSchedule,
     Duration,
@@ -25,17 +26,24 @@ from leeway.manifests.base import (
     Manifest,
     Name,
     NotActedOn,
+    Note,
     Strict,
     check_pool_label,
 )
 from leeway.manifests.cluster import Cluster
 from leeway.manifests.node_class import KUBELET, EC2NodeClass, KubeletSettings
+from leeway.manifests.node_overlay import NodeOverlay, conflicts_of, overlays_of_pool
+from leeway.reasons import Reason
 from leeway.selection.labels import HYPERVISOR, JOINED, NODE_CLASS, NODEPOOL, SHARED, TENANCY
 from leeway.selection.offers.allocatable import VM_MEMORY_OVERHEAD, AmiFamily, NodeClass
+from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import NodePool as Pool
 from leeway.selection.pods import Taint
 from leeway.selection.requirements import Operator, Requirement, Requirements
-from leeway.selection.resources import amount
+from leeway.selection.resources import amount, parse
+
+USD_PER_HOUR = f"{GROUP}usd-per-hour"
+"""The limit of a pool in money. Karpenter accepts it as the name of a resource that no node has."""
 
 NITRO = "nitro"
 """The hypervisor of instance types whose connections EC2 tracks with timeouts of their own."""
@@ -156,6 +164,13 @@ class TemplateMetadata(Strict):
 
 Never = Literal["Never"]
 
+EXPIRATION = "leeway.sh/expiration"
+"""The annotation of a pool that says how its nodes expire."""
+
+FORCEFUL = "forceful"
+"""Its value for an expiration as Karpenter's: without regard to the pool's budgets, to annotations
+and to PodDisruptionBudgets. The default is `graceful`."""
+
 
 class TemplateSpec(Strict):
     """The specification of nodes."""
@@ -170,7 +185,8 @@ class TemplateSpec(Strict):
     """Taints that another component removes while a node starts; pods do not have to tolerate
     them."""
     expire_after: Duration | Never = timedelta(hours=720)
-    """Maximum age of a node."""
+    """Age at which a node is replaced: as the budgets and annotations allow it, or, with the
+    annotation `leeway.sh/expiration: forceful` of the pool, at once."""
     termination_grace_period: Duration | None = None
     """Maximum time of a node's drain. With it, a node that has expired or drifted goes although an
     annotation or a PodDisruptionBudget forbids to disrupt its pods."""
@@ -217,6 +233,14 @@ class Disruption(Strict):
     """Disruption budgets; the strictest applies."""
 
 
+def _check_limits(limits: dict[str, str]) -> dict[str, str]:
+    """Refuse a limit of Leeway's own that is not known: it would limit nothing."""
+    for name in limits:
+        if name.startswith(GROUP) and name != USD_PER_HOUR:
+            raise ValueError(f"unknown limit {name}; expected {USD_PER_HOUR}")
+    return limits
+
+
 class NodePoolSpec(Strict):
     """The nodes that may be launched."""
 
@@ -224,9 +248,9 @@ class NodePoolSpec(Strict):
     """Template of the nodes."""
     disruption: Disruption = Field(default_factory=Disruption)
     """When nodes are removed."""
-    limits: Amounts = Field(default_factory=dict)
-    """Limits on the sum of all nodes of the pool: `cpu`, `memory`, any other resource, or
-    `nodes`."""
+    limits: Annotated[Amounts, AfterValidator(_check_limits)] = Field(default_factory=dict)
+    """Limits on the sum of all nodes of the pool: `cpu`, `memory`, any other resource, `nodes`, or
+    `leeway.sh/usd-per-hour`, what they cost together in USD per hour at most."""
     weight: Annotated[int, Field(ge=1, le=100)] | None = None
     """Weight of the pool: of the pools that fit a pod, the one with the largest weight is used."""
     replicas: Annotated[Any, NotActedOn("a fixed number of nodes is not supported")] = None
@@ -251,6 +275,16 @@ class NodePool(Manifest):
             ) from None
         return self
 
+    @model_validator(mode="after")
+    def _expiration_is_known(self) -> Self:
+        written = self.metadata.annotations.get(EXPIRATION, FORCEFUL)
+        if written not in {FORCEFUL, "graceful"}:
+            raise ValueError(
+                f"metadata.annotations: expected graceful or {FORCEFUL} in {EXPIRATION}, got "
+                f"{written[:50]!r}"
+            )
+        return self
+
     def kubelet(self) -> KubeletSettings | None:
         """Return the kubelet settings of a converted manifest; None if it has none."""
         written = self.metadata.annotations.get(KUBELET)
@@ -265,6 +299,15 @@ class NodePool(Manifest):
             str(Requirement.of(r.key, r.operator, r.values)) for r in spec.requirements
         )
         return (spec.node_class_ref.name, str(self.spec.weight or 0), asked)
+
+    def notes(self) -> tuple[Note, ...]:
+        """Warn also about limits that no node has."""
+        money = (
+            Note(("spec", "limits", name), f"no node has this resource: expected {USD_PER_HOUR}?")
+            for name in self.spec.limits
+            if "/" not in name and "usd" in name.lower()
+        )
+        return (*super().notes(), *money)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,14 +332,32 @@ def defaults_of(cluster: Cluster | None) -> Defaults:
 
 
 def pools_of(manifests: Iterable[Manifest]) -> tuple[Pool, ...]:
-    """Convert each NodePool, ordered by weight. Of other kinds, only node classes and the Cluster's
-    defaults are used."""
+    """Convert each NodePool, ordered by weight. Of other kinds, only node classes, overlays and the
+    Cluster's defaults are used."""
     given = tuple(manifests)
     clusters = [m for m in given if isinstance(m, Cluster)]
     defaults = defaults_of(clusters[0] if clusters else None)
     classes = {m.metadata.name: m for m in given if isinstance(m, EC2NodeClass)}
-    pools = [_pool(m, classes, defaults) for m in given if isinstance(m, NodePool)]
+    overlays = [m for m in given if isinstance(m, NodeOverlay)]
+    pools = [_pool(m, classes, defaults, overlays) for m in given if isinstance(m, NodePool)]
     return tuple(sorted(pools, key=lambda pool: -pool.weight))
+
+
+def without_conflicts(
+    manifests: Iterable[Manifest], catalog: Catalog
+) -> tuple[tuple[Manifest, ...], tuple[Reason, ...]]:
+    """Leave out the NodeOverlays that conflict with another one, and return why. Two conflict if
+    they have one weight and set the price of one offering, or one resource of one type, also to
+    equal values: the one whose name is later in the alphabet stays, and the other applies nowhere.
+
+    Source: Karpenter's controller `nodeoverlay` and its suite.
+    """
+    given = tuple(manifests)
+    if sum(isinstance(one, NodeOverlay) for one in given) < 2:
+        return given, ()
+    conflicts = conflicts_of(pools_of(given), catalog)
+    left = (m for m in given if not isinstance(m, NodeOverlay) or m.metadata.name not in conflicts)
+    return tuple(left), tuple(conflicts.values())
 
 
 def pools_without_limits(manifests: Iterable[Manifest]) -> tuple[str, ...]:
@@ -328,7 +389,12 @@ def node_class_of(
     )
 
 
-def _pool(manifest: NodePool, classes: Mapping[str, EC2NodeClass], defaults: Defaults) -> Pool:
+def _pool(
+    manifest: NodePool,
+    classes: Mapping[str, EC2NodeClass],
+    defaults: Defaults,
+    overlays: Sequence[NodeOverlay],
+) -> Pool:
     spec = manifest.spec.template.spec
     wanted = spec.node_class_ref.name
     labels = {
@@ -345,6 +411,11 @@ def _pool(manifest: NodePool, classes: Mapping[str, EC2NodeClass], defaults: Def
     node_class = node_class_of(classes.get(wanted), defaults, wanted)
     if (kubelet := manifest.kubelet()) is not None:
         node_class = replace(node_class, kubelet=kubelet.settings())
+    if overlays:
+        node_class = replace(node_class, overlays=overlays_of_pool(overlays, labels))
+    money = manifest.spec.limits.get(USD_PER_HOUR)
+    amounts = ((n, text) for n, text in manifest.spec.limits.items() if n != USD_PER_HOUR)
+    limits = {name: amount(name, text) for name, text in amounts}
     return Pool(
         name=manifest.metadata.name,
         requirements=asked.intersection(Requirements.from_labels(labels)),
@@ -352,8 +423,9 @@ def _pool(manifest: NodePool, classes: Mapping[str, EC2NodeClass], defaults: Def
         labels=labels,
         taints=tuple(map(_taint, spec.taints)),
         startup_taints=tuple(map(_taint, spec.startup_taints)),
-        limits={name: amount(name, text) for name, text in manifest.spec.limits.items()} or None,
+        limits=limits or None,
         node_class=node_class,
+        usd_per_hour=None if money is None else float(parse(money)),
     )
 
 

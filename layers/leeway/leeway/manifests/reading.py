@@ -88,6 +88,13 @@ KINDS: tuple[Kind, ...] = (
     Kind("karpenter.sh/v1", "NodePool", "node_pool:NodePool", "nodepools"),
     Kind("karpenter.k8s.aws/v1", "EC2NodeClass", "node_class:EC2NodeClass", *_NODE_CLASS),
     Kind(
+        "karpenter.sh/v1alpha1",
+        "NodeOverlay",
+        "node_overlay:NodeOverlay",
+        "nodeoverlays",
+        short=("overlays",),
+    ),
+    Kind(
         "karpenter.sh/v1alpha5",
         "Provisioner",
         "old_versions:Provisioner",

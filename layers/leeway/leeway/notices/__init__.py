@@ -20,7 +20,8 @@ class NoticeKind(StrEnum):
     """The kind of a notice. Policies, taints and logs contain these values.
 
     A `capacity-return` is no event: a run of provision_nodes decides that a node of Leeway's own is
-    not needed, or not as it is.
+    not needed, or not as it is. `impaired-status` and `unhealthy-node` are what reconcile finds in
+    EC2 and in the cluster.
     """
 
     SPOT_INTERRUPTION = "spot-interruption"
@@ -31,6 +32,7 @@ class NoticeKind(StrEnum):
     SCHEDULED_CHANGE = "scheduled-change"
     CAPACITY_RESERVATION = "capacity-reservation"
     IMPAIRED_STATUS = "impaired-status"
+    UNHEALTHY_NODE = "unhealthy-node"
     TEST_NOTIFICATION = "test-notification"
     CAPACITY_RETURN = "capacity-return"
 

@@ -342,14 +342,26 @@ def _impaired(envelope: Envelope) -> Notice:
     return envelope.notice(NoticeKind.IMPAIRED_STATUS, [detail.instance_id], over=frozenset(over))
 
 
-_STATUS_CHECK_PARSERS: Parsers = {IMPAIRED: _impaired}
+UNHEALTHY = "Leeway Node Unhealthy"
+
+
+class _Unhealthy(Detail):
+    instance_id: Annotated[InstanceIdText, Field(alias="instance-id")]
+
+
+def _unhealthy(envelope: Envelope) -> Notice:
+    detail = _Unhealthy.model_validate(envelope.detail)
+    return envelope.notice(NoticeKind.UNHEALTHY_NODE, [detail.instance_id])
+
+
+_OWN_PARSERS: Parsers = {IMPAIRED: _impaired, UNHEALTHY: _unhealthy}
 
 
 _PARSERS: dict[str, Parsers] = {
     EC2: _EC2_PARSERS,
     AUTO_SCALING: _AUTO_SCALING_PARSERS,
     HEALTH: _HEALTH_PARSERS,
-    LEEWAY: _STATUS_CHECK_PARSERS,
+    LEEWAY: _OWN_PARSERS,
 }
 
 

@@ -12,7 +12,7 @@ from email.utils import format_datetime
 from typing import Any
 
 from leeway.notices import InterruptionAction, LifecycleHook
-from leeway.notices.parse import AUTO_SCALING, EC2, HEALTH, IMPAIRED, LEEWAY
+from leeway.notices.parse import AUTO_SCALING, EC2, HEALTH, IMPAIRED, LEEWAY, UNHEALTHY
 
 type Event = dict[str, Any]
 
@@ -105,6 +105,10 @@ class EventOrigin:
         status = "ok" if over else "impaired"
         detail = {"instance-id": instance, "status": status, "failed-checks": sorted(checks)}
         return self._event(LEEWAY, IMPAIRED, about, at, detail)
+
+    def unhealthy_node(self, about: str, at: datetime, instance: str, why: str) -> Event:
+        """Return the event of an instance whose Node is unhealthy by its conditions."""
+        return self._event(LEEWAY, UNHEALTHY, about, at, {"instance-id": instance, "reason": why})
 
     def _event(
         self, source: str, detail_type: str, about: str, at: datetime, detail: dict[str, Any]

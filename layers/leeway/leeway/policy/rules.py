@@ -69,10 +69,11 @@ class Policy:
     """The policy for one kind of notice.
 
     - `within`: how long a retirement or an admission may take. It counts from the notice; for
-      rebalance recommendations and failing status checks it counts from the begin of the drain. If
-      the notice announces an end, the earlier of the two is the deadline.
+      rebalance recommendations, failing status checks and unhealthy nodes it counts from the begin
+      of the drain. If the notice announces an end, the earlier of the two is the deadline.
     - `lead`: how long before an announced end the retirement begins; None begins it at once.
     - `tolerates`: how long the status `checks` may fail before reconcile sends a notice.
+    - `groups`: whether unhealthy nodes of other owners than Leeway are repaired, too.
     """
 
     action: Action
@@ -82,6 +83,7 @@ class Policy:
     lead: timedelta | None = None
     tolerates: timedelta = timedelta(0)
     checks: frozenset[StatusCheck] = frozenset()
+    groups: bool = False
 
 
 # EC2 interrupts a Spot instance two minutes after the `time` of the warning.
@@ -125,6 +127,10 @@ DEFAULTS: dict[NoticeKind, Policy] = {
         tolerates=timedelta(minutes=2),
         checks=frozenset({StatusCheck.INSTANCE, StatusCheck.SYSTEM}),
     ),
+    # The replacement is for pods that have waited for half an hour, and a dead kubelet ends none.
+    NoticeKind.UNHEALTHY_NODE: Policy(
+        Action.RETIRE, timedelta(minutes=10), Replacement.WITH, OnBlocked.DELETE
+    ),
     NoticeKind.LAUNCH_HOOK: Policy(Action.ADMIT, timedelta(minutes=15)),
     NoticeKind.TEST_NOTIFICATION: Policy(Action.IGNORE),
     # The pool decides how long the drain may take (terminationGracePeriod).
@@ -137,6 +143,7 @@ VOLUNTARY = frozenset(
         NoticeKind.REBALANCE,
         NoticeKind.SCHEDULED_CHANGE,
         NoticeKind.IMPAIRED_STATUS,
+        NoticeKind.UNHEALTHY_NODE,
         NoticeKind.CAPACITY_RETURN,
     }
 )

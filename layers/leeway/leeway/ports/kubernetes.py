@@ -54,6 +54,14 @@ class Marks:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeCount:
+    """The number of nodes of a cluster: all, and those that are Ready."""
+
+    total: int
+    ready: int
+
+
+@dataclass(frozen=True, slots=True)
 class NodeEvent:
     """A Kubernetes Event about a node.
 
@@ -158,8 +166,8 @@ class Cluster(Protocol):
         """List all nodes: completely, and not from a cache."""
         ...
 
-    def ready_nodes(self) -> int:
-        """Count the Ready nodes. Much cheaper than `nodes`."""
+    def count_nodes(self) -> NodeCount:
+        """Count all nodes, and those that are Ready. Much cheaper than `nodes`."""
         ...
 
     def attachments_on(self, node: str) -> list[Attachment]:

@@ -118,13 +118,23 @@ class Taint:
 
 
 @dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition of a node. `since` is when its status changed last (UTC), None if the Node does
+    not say it."""
+
+    type: str
+    status: str
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """One Node object.
 
     - `provider_id`: ends in the id of the instance, as in `aws:///eu-west-1a/i-0abc1234`.
     - `ready`: its Ready condition is True.
-    - `devices`: allocatable extended resources → count, as `nvidia.com/gpu`. A count of 0 says that
-      the device is not usable yet.
+    - `devices`: allocatable extended resources → count, as `nvidia.com/gpu`, and huge pages in
+      bytes. A count of 0 says that the device is not usable yet.
     - `version`: its resourceVersion.
     """
 
@@ -138,6 +148,7 @@ class Node:
     taints: tuple[Taint, ...] = ()
     devices: Mapping[str, int] = field(default_factory=dict)
     version: str = ""
+    conditions: tuple[Condition, ...] = ()
 
     @property
     def marked(self) -> bool:

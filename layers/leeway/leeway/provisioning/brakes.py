@@ -7,15 +7,22 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from leeway.capacity_requests import CapacityRequest
-from leeway.launch.intent import POD_WITHOUT_NODE, LaunchIntent, LaunchOutcome, PodWithoutNode
-from leeway.launch.prices import PriceCeiling, Prices
+from leeway.launch.intent import (
+    POD_WITHOUT_NODE,
+    LaunchedNode,
+    LaunchIntent,
+    LaunchOutcome,
+    PodWithoutNode,
+    nodes_on_the_way,
+)
+from leeway.launch.prices import PriceCeiling, Prices, SpendingLimit
 from leeway.provisioning.cluster_state import ClusterState
-from leeway.provisioning.demand import Demand
+from leeway.provisioning.demand import ClusterRead, Demand
 from leeway.reasons import ReasonCode
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import ExistingNode, Pod
+from leeway.selection.pods import ExistingNode, NodePool, Pod
 from leeway.selection.resources import Resources
 
 LAUNCHES_IN_VAIN = ReasonCode(
@@ -53,26 +60,55 @@ def price_ceiling(
     pools = {node.name: node.pool for node in demand.nodes}
     uncounted = {state.joined.get(one.instance, one.instance) for one in state.claimed}
     moving: dict[str, str] = {}
-    retiring: dict[str, float] = {}
+    retiring: dict[str, tuple[str, float]] = {}
     for one in requests:
         name = state.joined.get(one.instance, one.instance)
         if pools.get(name) and name not in uncounted:
             moving |= dict.fromkeys((p.name for p in demand.moving[one.instance]), one.instance)
-            retiring[one.instance] = prices.of(one.instance_type, one.zone, one.capacity_type)
+            price = prices.of(one.instance_type, one.zone, one.capacity_type)
+            retiring[one.instance] = (pools[name], price)
         uncounted.add(name)
-    replaced = (
-        prices.of_instance(instance)
-        for intent in intents
-        if retiring.keys() & set(intent.replaces)
-        for instance in intent.instances
-    )
-    replacing = max(0.0, sum(retiring.values()) - sum(replaced))
+    replacing: dict[str, float] = defaultdict(float)
+    for pool, price in retiring.values():
+        replacing[pool] += price
+    for intent in intents:
+        if retiring.keys() & set(intent.replaces):
+            replaced = sum(map(prices.of_instance, intent.instances))
+            replacing = _without(replacing, replaced, intent.pool)
     launched = {
         state.joined.get(one.instance, one.instance): prices.of_instance(one)
         for intent in intents
         for one in intent.instances
     }
     return PriceCeiling(most, frozenset(uncounted), moving, replacing, launched)
+
+
+def spending(
+    read: ClusterRead, pools: Sequence[NodePool], most: float, launched: Iterable[LaunchedNode]
+) -> tuple[SpendingLimit, ...]:
+    """Return what the nodes of pools cost after a run, and the limits: first `most` of the cluster,
+    in USD per hour."""
+    prices, state = Prices(read.catalog), read.state
+    ceiling = price_ceiling(most, read.demand, read.requests, state, read.intents, prices)
+    coming = nodes_on_the_way(read.intents, state.joined, pools, read.catalog, state.read_at)
+    nodes = [*read.demand.nodes, *coming]
+    added: dict[str, float] = defaultdict(float)
+    for one in launched:
+        if all(one.instance.instance != each.name for each in coming):
+            added[one.pool] += prices.of_instance(one.instance)
+    limits = ceiling.spending_limits(read.cluster, pools, nodes, prices)
+    return tuple(one.after(added) for one in limits)
+
+
+def _without(replacing: Mapping[str, float], price: float, pool: str) -> dict[str, float]:
+    """Subtract the price of what was launched: from its own pool first, and the rest from the
+    others, whose nodes it replaces then."""
+    left = dict(replacing)
+    for name in sorted(left, key=lambda one: one != pool):
+        taken = min(left[name], price)
+        left[name] -= taken
+        price -= taken
+    return left
 
 
 CORDONED = "node.kubernetes.io/unschedulable"

@@ -1,18 +1,20 @@
 """The state of a cluster as provision_nodes reads it, its Protocol, and how objects are read."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import msgspec
 
+from leeway.policy.repair import Unhealthy, why_unhealthy
 from leeway.ports.kubernetes_objects import (
     DO_NOT_CONSOLIDATE,
     DO_NOT_DISRUPT,
     FOREVER,
     protected_until,
 )
+from leeway.ports.kubernetes_objects import Condition as NodeCondition
 from leeway.reasons import Reason
 from leeway.selection.labels import NODEPOOL
 from leeway.selection.pods import ExistingNode, LabelSelector, Pod, PodSpec, Taint
@@ -65,6 +67,7 @@ class NodeDetails:
 
     - `instance`: the id of its instance, empty without one.
     - `ready`: its condition Ready is True, since `ready_since` if the Node says that.
+    - `unhealthy`: why it is unhealthy by its conditions, None if it is not.
     - `protected`: an annotation forbids to disrupt it. Not `consolidated`: one forbids that.
     - `pods`: the pods that keep it from being empty. `staying`: other pods on it that may forbid to
       disrupt it: those of DaemonSets and static ones.
@@ -77,6 +80,7 @@ class NodeDetails:
     created_at: datetime
     ready: bool = False
     ready_since: datetime | None = None
+    unhealthy: Unhealthy | None = None
     protected: bool = False
     consolidated: bool = True
     staying: tuple[ObservedPod, ...] = ()
@@ -458,9 +462,16 @@ def details_of(document: Document, instance: str) -> NodeDetails:
         created_at=_time(metadata.get("creationTimestamp")) or FOREVER,
         ready=ready.get("status") == "True",
         ready_since=_time(ready.get("lastTransitionTime")),
+        unhealthy=why_unhealthy(_conditions(document)),
         protected=annotations.get(DO_NOT_DISRUPT) == "true",
         consolidated=annotations.get(DO_NOT_CONSOLIDATE) != "true",
     )
+
+
+def _conditions(document: Document) -> Iterator[NodeCondition]:
+    for one in (document.get("status") or {}).get("conditions") or ():
+        kind, status = str(one.get("type")), str(one.get("status"))
+        yield NodeCondition(kind, status, _time(one.get("lastTransitionTime")))
 
 
 def _protected_until(pod: Document) -> datetime | None:

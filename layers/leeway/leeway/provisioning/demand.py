@@ -23,6 +23,7 @@ from leeway.selection.labels import (
     ZONE_ID,
 )
 from leeway.selection.offers.catalog import Catalog, Unavailable
+from leeway.selection.offers.overlays import is_published_later, with_promised
 from leeway.selection.pods import ExistingNode, Pod, Taint
 from leeway.selection.resources import EBS_VOLUMES, Resources
 
@@ -279,11 +280,12 @@ def _starts(node: ExistingNode, promise: ExistingNode, startup: frozenset[str]) 
 
 
 def _missing_devices(node: ExistingNode, promise: ExistingNode) -> dict[str, int]:
-    """The promised devices that the node does not offer yet, such as nvidia.com/gpu."""
+    """The promised devices that the node does not offer yet, such as nvidia.com/gpu, and huge
+    pages."""
     return {
         name: amount
         for name, amount in promise.allocatable.items()
-        if "/" in name and name != EBS_VOLUMES and not node.allocatable.of(name)
+        if is_published_later(name) and name != EBS_VOLUMES and not node.allocatable.of(name)
     }
 
 
@@ -291,11 +293,11 @@ def _merged(node: ExistingNode, promise: ExistingNode, startup: frozenset[str]) 
     kept: dict[Taint, None] = dict.fromkeys(
         taint for taint in (*promise.taints, *node.taints) if not _is_startup(taint, startup)
     )
-    allocatable = {**node.allocatable, **_missing_devices(node, promise)}
+    allocatable = with_promised(node.allocatable, _missing_devices(node, promise))
     return replace(
         node,
         labels={**promise.labels, **node.labels},
-        allocatable=Resources(allocatable) if node.allocatable else promise.allocatable,
+        allocatable=allocatable if node.allocatable else promise.allocatable,
         capacity=node.capacity or promise.capacity,
         taints=tuple(kept),
         pool=promise.pool,

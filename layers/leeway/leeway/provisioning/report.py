@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from leeway.launch.intent import LaunchedNode, PodWithoutNode
+from leeway.launch.prices import SpendingLimit
 from leeway.reasons import Reason
 from leeway.table import Record
 from leeway.telemetry import Telemetry
@@ -42,6 +43,7 @@ class ProvisioningReport:
     - `failures`: what the run could not do; the run is repeated if `retry` is set.
     - `capped`: a brake left pods without a node: the maximum of launches in ten minutes, or vain
       launches.
+    - `spending`: what nodes cost, and the limits in money.
     - `returned`: the capacity that it gives back.
     - `seconds`: how long the run took.
     """
@@ -58,6 +60,7 @@ class ProvisioningReport:
     unreadable: tuple[Reason, ...] = ()
     failures: tuple[Reason, ...] = ()
     capped: bool = False
+    spending: tuple[SpendingLimit, ...] = ()
     returned: CapacityReturned = field(default_factory=CapacityReturned)
     retry: bool = False
     seconds: float = 0.0
@@ -108,6 +111,7 @@ class ProvisioningStatus(BaseModel):
     - `without_node`: the pods without a node, by reason; `others` counts those of further reasons.
     - `without_event`: how many of them have no Event yet, because of the maximum.
     - `problems`: why launches failed, and which objects can't be read.
+    - `spending`: what nodes cost, and the limits in money of the cluster and of pools.
     - `returned`: the capacity that the last run that gave some back returned, at `returned_at`.
     - `failure`: why the run ended early, None if it did not.
     """
@@ -127,6 +131,7 @@ class ProvisioningStatus(BaseModel):
     others: int = 0
     without_event: int = 0
     problems: tuple[Reason, ...] = ()
+    spending: tuple[SpendingLimit, ...] = ()
     returned: tuple[Reason, ...] = ()
     returned_at: AwareDatetime | None = None
     failure: Reason | None = None
@@ -202,6 +207,7 @@ def status_of(
         others=others,
         without_event=report.without_event,
         problems=tuple(map(shortened, problems)),
+        spending=report.spending[:MOST_GROUPS],
         returned=tuple(map(shortened, returned[:MOST_RETURNED])),
         returned_at=returned_at if returned else None,
         failure=None if failure is None else shortened(failure),

@@ -19,6 +19,7 @@ from leeway.interruption.instance_state import InstanceState, read_instance
 from leeway.notices import NoticeKind
 from leeway.notices.synthetic import EventOrigin
 from leeway.parallel import in_parallel
+from leeway.policy.repair import Unhealthy
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.aws import Sweep, Waiting, WaitingActions
 from leeway.reasons import Reason
@@ -35,6 +36,7 @@ from leeway.reconciliation.lost_events import (
     check_recovery,
     check_restart,
     check_state,
+    check_unhealthy_node,
 )
 from leeway.reconciliation.lost_scheduled_changes import (
     check_cancelled_change,
@@ -49,6 +51,7 @@ from leeway.reconciliation.lost_starts import (
     may_be_left_running,
 )
 from leeway.reconciliation.report import RECONCILE_INCOMPLETE
+from leeway.reconciliation.unhealthy_nodes import DueRepairs
 from leeway.retirement.hooks import EKS_HOOKS
 from leeway.retirement.record import RETIREMENT, Retirement
 from leeway.table import OPEN, Table, UnreadableRecord
@@ -168,6 +171,18 @@ class LostEventSearch:
         """Check instances whose nodes are marked as retiring: some may stay. `changes` are None if
         they could not be read."""
         return _run([partial(self._marked, one, policy, changes) for one in instances], [])
+
+    def search_unhealthy(
+        self, cluster: str, repairs: DueRepairs, policy: ClusterPolicy
+    ) -> SearchResult:
+        """Check the instances whose nodes are due for repair."""
+
+        def check(instance: str, why: Unhealthy) -> Finding | None:
+            retirement = read_instance(self._table, instance, [cluster]).retirement
+            context = self._context(policy.dry_run)
+            return check_unhealthy_node(instance, why, retirement, context)
+
+        return _run([partial(check, *one) for one in repairs.due.items()], repairs.held)
 
     def _hooks(
         self, covered: Iterable[ObservedInstance]

@@ -18,10 +18,11 @@ from leeway.instances.observed import (
 )
 from leeway.notices import LifecycleHook, NoticeKind
 from leeway.notices.synthetic import Event, EventOrigin
+from leeway.policy.repair import Unhealthy
 from leeway.policy.rules import SPOT_WARNING, VOLUNTARY, Action, Policy
 from leeway.ports.aws import HookResult
 from leeway.reasons import Reason, ReasonCode
-from leeway.retirement.attempts import CLOCK_TOLERANCE, has_kept_running
+from leeway.retirement.attempts import CLOCK_TOLERANCE, has_kept_running, is_drained_in_time
 from leeway.retirement.record import INTERRUPTIONS, OVER, Retirement
 
 EVENT_LOST = ReasonCode(
@@ -256,7 +257,8 @@ def check_impairment(
     since = impairment.failing_since(policy.checks)
     if since is None or context.now < since + policy.tolerates:
         return None
-    if retirement is not None and _serves_impairment(retirement, since, context):
+    kind = NoticeKind.IMPAIRED_STATUS
+    if retirement is not None and _serves_failure(retirement, since, kind, context):
         return None
     instance = impairment.instance
     about = f"impaired-{instance}-{int(since.timestamp())}-{attempt_of(retirement)}"
@@ -267,16 +269,43 @@ def check_impairment(
     return LostEvent(instance, event, reason)
 
 
-def _serves_impairment(retirement: Retirement, since: datetime, context: CheckContext) -> bool:
+def _serves_failure(
+    retirement: Retirement, since: datetime, kind: NoticeKind, context: CheckContext
+) -> bool:
+    """Whether a retirement serves a failure of its instance that leads to notices of a kind."""
     if is_undone(retirement):
         return False
     if retirement.phase is Phase.FINISHED:
         if retirement.had_no_effect and not context.dry_run:
             return waits_for_retry(retirement, context.now)
         return retirement.noticed_at >= since
-    if retirement.kind in VOLUNTARY - {NoticeKind.IMPAIRED_STATUS}:
+    if retirement.kind in VOLUNTARY - {kind}:
         return retirement.drain_began_at is not None or retirement.replacement_intent is not None
     return True
+
+
+def check_unhealthy_node(
+    instance: str, why: Unhealthy, retirement: Retirement | None, context: CheckContext
+) -> LostEvent | None:
+    """Check an instance whose node is unhealthy for longer than that is tolerated, once for each
+    time that it becomes so. A drain that may not end without its kubelet does not serve it."""
+    since = why.since or context.now
+    if retirement is not None and _serves_unhealthy_node(retirement, since, context):
+        return None
+    about = f"unhealthy-{instance}-{int(since.timestamp())}-{attempt_of(retirement)}"
+    what = f"The node of instance {instance} is unhealthy: {why}"
+    event = context.origin.unhealthy_node(about, context.now, instance, str(why))
+    return LostEvent(instance, event, STATE_DIFFERS(what=what))
+
+
+def _serves_unhealthy_node(retirement: Retirement, since: datetime, context: CheckContext) -> bool:
+    kind = NoticeKind.UNHEALTHY_NODE
+    if retirement.kind in VOLUNTARY - {kind}:
+        if retirement.phase not in OVER:
+            return is_drained_in_time(retirement, kind)
+        if retirement.needs_termination:
+            return False  # its drain left pods
+    return _serves_failure(retirement, since, kind, context)
 
 
 def check_recovery(

@@ -100,14 +100,21 @@ def _repeated_notice(record: Retirement, state: str | None, context: CheckContex
         return origin.state_change(about, now, instance, "running")
     if record.hooks:
         return origin.lifecycle_action(about, now, instance, record.hooks[-1], launching=False)
-    if record.kind is NoticeKind.IMPAIRED_STATUS:
-        return origin.impaired_status(about, now, instance, ())
     if record.kind in VOLUNTARY:
-        return origin.rebalance(about, now, instance)
+        return _repeated_voluntary(record, about, context)
     if record.kind is NoticeKind.STATE_CHANGE:
         return origin.state_change(about, now, instance, "stopping")
     action = InterruptionAction.STOP if record.stops else InterruptionAction.TERMINATE
     return origin.interruption(about, now, instance, action)
+
+
+def _repeated_voluntary(record: Retirement, about: str, context: CheckContext) -> Event:
+    origin, now, instance = context.origin, context.now, record.instance
+    if record.kind is NoticeKind.IMPAIRED_STATUS:
+        return origin.impaired_status(about, now, instance, ())
+    if record.kind is NoticeKind.UNHEALTHY_NODE:
+        return origin.unhealthy_node(about, now, instance, record.reason.message)
+    return origin.rebalance(about, now, instance)
 
 
 def check_overdue_admission(
@@ -151,7 +158,7 @@ def check_detached_instance(
             what=f"Leeway had to terminate instance {instance} after its drain, and it has ended"
         )
     elif state == "running":
-        event = context.origin.rebalance(about, context.now, instance)
+        event = _repeated_voluntary(record, about, context)
         reason = INSTANCE_STILL_RUNS(instance=instance)
     else:
         return None

@@ -49,6 +49,7 @@ from leeway.reconciliation.find_lost_events import (
 )
 from leeway.reconciliation.lost_events import GONE, Finding, LostAnswer, LostEvent, LostStart
 from leeway.reconciliation.report import ClusterReport, HandledFinding, LaunchCheck, Launches
+from leeway.reconciliation.unhealthy_nodes import due_repairs, repairs
 from leeway.table import Table
 from leeway.typed_json import adapter_of
 
@@ -201,6 +202,8 @@ class Reconciliation:
         search = partial(self._search.search, cluster, policy, region)
         found = report.guard("read records from the table", search)
         self._handle(report, found or SearchResult(), policy.dry_run)
+        repair = partial(self._repair_nodes, report, policy, here)
+        report.guard("read the health of the nodes", repair)
         self._check_launches(report, policy, list(here.values()))
         index = report.guard("read the index", lambda: self._deps.index.of_cluster(cluster))
         if index is None:
@@ -215,6 +218,21 @@ class Reconciliation:
         unlabelled = self._label_on_demand(report, here, index, dry_run=policy.dry_run)
         update = partial(self._update_index, report, here, index, with_node, unlabelled)
         report.guard("write the index", update)
+
+    def _repair_nodes(
+        self,
+        report: ClusterReport,
+        policy: ClusterPolicy,
+        here: Mapping[str, ObservedInstance],
+    ) -> None:
+        """Submit notices of unhealthy nodes. A cluster without nodes to repair is not read."""
+        if not any(repairs(policy, one.facts) for one in here.values()):
+            return
+        cluster = report.cluster
+        nodes = self._deps.open_cluster(cluster).nodes()
+        due = due_repairs(cluster, nodes, here, policy, self._deps.clock.now())
+        found = self._search.search_unhealthy(cluster, due, policy)
+        self._handle(report, found, policy.dry_run)
 
     def _check_launches(
         self, report: ClusterReport, policy: ClusterPolicy, here: Sequence[ObservedInstance]

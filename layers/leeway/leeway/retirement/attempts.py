@@ -35,6 +35,7 @@ _PRECEDENCE = {
     NoticeKind.REBALANCE: 1,
     NoticeKind.SCHEDULED_CHANGE: 2,
     NoticeKind.IMPAIRED_STATUS: 2,
+    NoticeKind.UNHEALTHY_NODE: 2,
     NoticeKind.TERMINATE_HOOK: 3,
     NoticeKind.STATE_CHANGE: 4,
     NoticeKind.SPOT_INTERRUPTION: 4,
@@ -253,7 +254,11 @@ def _is_before_restart(stored: Retirement, notice: Notice) -> bool:
     """Return whether the notice reports a stop after which the instance has started again: the
     stored retirement is for a notice that AWS sends for running instances only."""
     stopped = _only_stops(notice) and _is_stopped_by(notice.kind, notice.time, stored.noticed_at)
-    only_running = INTERRUPTIONS | {NoticeKind.REBALANCE, NoticeKind.IMPAIRED_STATUS}
+    only_running = INTERRUPTIONS | {
+        NoticeKind.REBALANCE,
+        NoticeKind.IMPAIRED_STATUS,
+        NoticeKind.UNHEALTHY_NODE,
+    }
     return stopped and stored.kind in only_running
 
 
@@ -273,7 +278,7 @@ def _why_more_urgent(stored: Retirement, notice: Notice, ruling: Ruling) -> Reas
     """Compare the notice with the open retirement: first the precedence, then the deadline."""
     if _is_own_termination(stored, notice) or _is_before_restart(stored, notice):
         return None
-    if notice.kind in VOLUNTARY and stored.drain_began_at is not None:
+    if notice.kind in VOLUNTARY and is_drained_in_time(stored, notice.kind):
         # The drain has begun; a new attempt would wait for the disruption budget again.
         return None
     precedence = _PRECEDENCE[notice.kind] - _PRECEDENCE[stored.kind]
@@ -290,6 +295,13 @@ def _why_more_urgent(stored: Retirement, notice: Notice, ruling: Ruling) -> Reas
             "The notice has an earlier deadline than the current attempt."
         )
     return None
+
+
+def is_drained_in_time(stored: Retirement, kind: NoticeKind) -> bool:
+    """Whether the drain of an open retirement has begun, and may end for a notice of this kind. The
+    drain of an unhealthy node may never end without a deadline."""
+    bounded = stored.deadline is not None or kind is not NoticeKind.UNHEALTHY_NODE
+    return stored.drain_began_at is not None and bounded
 
 
 def _is_own_termination(stored: Retirement, notice: Notice) -> bool:

@@ -9,6 +9,8 @@ from functools import partial
 
 from leeway.execution.attempt import Phase
 from leeway.execution.retrying import API_ERRORS, LONGEST_RETRY, retry_conflicts
+from leeway.notices import NoticeKind
+from leeway.policy.repair import too_many, why_unhealthy
 from leeway.policy.rules import (
     BUDGET_TIMEOUT,
     SUCCESSOR_TIMEOUT,
@@ -48,6 +50,8 @@ from leeway.retirement.reasons import (
     NODE_NOT_CORDONED,
     NODE_NOT_FOUND,
     NODE_PROTECTED,
+    REPAIRS_HELD,
+    RETIREMENT_CANCELLED,
 )
 from leeway.retirement.record import INTERRUPTIONS, Retirement, ReturnTerms, latest_end
 
@@ -475,11 +479,34 @@ def _decide_disruption(
     protections = _protections(attempt, cluster, node) if node else []
     decision = decide_disruption(record, policy, protections)
     returns = record.returns
+    if record.kind is NoticeKind.UNHEALTHY_NODE and node is None and not begun:
+        # An API server that was restored from a backup may lack its Node.
+        reason = RETIREMENT_CANCELLED(f"Instance {record.instance} has no Node any more.")
+        return BudgetDecision(BudgetVerdict.DECLINE, reason)
     # An empty node moves no pod: confirm_return sees after the cordon that it is empty.
     empty = returns is not None and returns.pods == 0
     if decision.verdict is not BudgetVerdict.GO or node is None or begun or empty:
         return decision
-    return _request_from_ledger(attempt, record, policy, cluster.ready_nodes())
+    if record.kind is NoticeKind.UNHEALTHY_NODE:
+        return _decide_repair(attempt, record, cluster, node, policy)
+    return _request_from_ledger(attempt, record, policy, cluster.count_nodes().ready)
+
+
+def _decide_repair(
+    attempt: Attempt, record: Retirement, cluster: Cluster, node: Node, policy: ClusterPolicy
+) -> BudgetDecision:
+    """Decide about an unhealthy node by a fresh read: since reconcile found it, it may have
+    recovered, or the whole cluster may have lost its network."""
+    if why_unhealthy(node.conditions) is None:
+        reason = RETIREMENT_CANCELLED(f"Node {node.name} is healthy again.")
+        return BudgetDecision(BudgetVerdict.DECLINE, reason)
+    count = cluster.count_nodes()
+    unready = count.total - count.ready
+    if too_many(unready, count.total):
+        where = f"cluster {record.facts.cluster}"
+        reason = REPAIRS_HELD(where=where, unhealthy=unready, nodes=count.total)
+        return BudgetDecision(BudgetVerdict.WAIT, reason)
+    return _request_from_ledger(attempt, record, policy, count.ready)
 
 
 def _decide_without_node(
@@ -492,7 +519,7 @@ def _decide_without_node(
     decision = decide_without_node(record, policy, name, now)
     if decision.verdict is not BudgetVerdict.GO:
         return decision
-    return _request_from_ledger(attempt, record, policy, cluster.ready_nodes())
+    return _request_from_ledger(attempt, record, policy, cluster.count_nodes().ready)
 
 
 def _why_group_replaces(attempt: Attempt, record: Retirement) -> Reason | None:

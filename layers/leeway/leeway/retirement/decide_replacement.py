@@ -136,7 +136,7 @@ def decide_without_group(
     return _owner_replaces(owner, leeway_retires)
 
 
-_NOT_RECOMMENDED = frozenset({NoticeKind.SCHEDULED_CHANGE, NoticeKind.IMPAIRED_STATUS})
+_NOT_RECOMMENDED = VOLUNTARY - {NoticeKind.REBALANCE}
 """Notices that are no rebalance recommendation, after which Capacity Rebalancing does nothing."""
 
 

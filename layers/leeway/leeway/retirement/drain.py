@@ -309,7 +309,8 @@ def _drain(
     if limits.heartbeat is not None:
         until = min(until, limits.heartbeat)
         answers_until = min(answers_until, limits.heartbeat)
-    terms = Terms(limits.deadline, record.on_blocked)
+    forced = record.returns is not None and record.returns.forced
+    terms = Terms(limits.deadline, record.on_blocked, keeps_protected=forced)
     publisher = ProgressPublisher(attempt.ports.fast_table, clock, attempt.id, node, drain)
     try:
         executor = DrainExecutor(

@@ -53,6 +53,13 @@ class RetirementProgress:
         """Whether every pod that had to be removed is gone, or there is no node."""
         return self.cordoned.settled and (not self.cordoned.node or self.drain.drained)
 
+    def may_end(self, record: Retirement) -> bool:
+        """Whether the instance may end: its node is drained, or the time is over and its retirement
+        does not wait for pods that are left. They were listed, and no other machine has the name of
+        the node."""
+        evicted = self.cordoned.node and self.drain.listed and not self.drain.displaced
+        return self.drained or bool(record.ends_at_deadline and evicted)
+
     def leaves_empty_node(self, record: Retirement) -> bool:
         """Whether the node, in this attempt or an earlier one, was drained of all pods that had to
         be removed, and no volume stayed attached."""
@@ -152,7 +159,7 @@ def terminate(
     """Terminate an instance that Leeway detached or launched. If EC2 throttles and takes the
     instance back anyway, EC2 terminates it. A failure is retried by up to TERMINATION_ATTEMPTS
     attempts."""
-    if not progress.drained:
+    if not progress.may_end(record):
         return TerminationResult(left_running=INSTANCE_LEFT_RUNNING("its node is not drained"))
     result = _request_termination(attempt, record, progress)
     if record.ec2_terminates:
@@ -169,7 +176,7 @@ def terminate(
 def _request_termination(
     attempt: Attempt, record: Retirement, progress: RetirementProgress
 ) -> TerminationResult:
-    if not progress.instance_is_empty(record):
+    if progress.drained and not progress.instance_is_empty(record):
         return TerminationResult(
             left_running=INSTANCE_LEFT_RUNNING("it has no node and is not known to have had one")
         )
@@ -255,7 +262,7 @@ def finish(attempt: Attempt, record: Retirement, progress: RetirementProgress) -
     """
     progress, successors = _end_request(attempt, record, progress)
     capacity = RestoredCapacity(record)
-    if progress.drained or not record.deadline_from_begin:
+    if progress.may_end(record) or not record.deadline_from_begin:
         stays = progress.drained and not progress.instance_is_empty(record)
         capacity = _restore_capacity(attempt, record, stays, successors)
     closed = _close(attempt, capacity, Phase.FINISHED, HookResult.CONTINUE, progress, successors)

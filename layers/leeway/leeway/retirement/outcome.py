@@ -200,6 +200,8 @@ class Outcome:
     def _instance_details(self) -> Iterator[object]:
         if self.left_running:
             yield self.left_running
+        elif self.terminated and self.result is RetirementResult.INCOMPLETE:
+            yield "The instance is terminated, because the time for its drain is over."
         elif self.replacement == Method.DETACH and not self.terminated:
             yield ("The instance is detached from its group, and EC2 terminates it.")
         if self.in_service and self.result is RetirementResult.INCOMPLETE:

@@ -130,6 +130,8 @@ def _next_for(
             return _delete(pod, progress, terms, now)
         case Stage.BLOCKED if late and terms.on_blocked is OnBlocked.FAIL:
             return None
+        case Stage.PENDING | Stage.BLOCKED if not late and terms.keeps(pod, now):
+            return None
         case Stage.PENDING | Stage.BLOCKED if late and _was_refused(progress):
             # A pod that no eviction has removed by now is deleted, if the policy allows it.
             if terms.on_blocked is OnBlocked.DELETE:

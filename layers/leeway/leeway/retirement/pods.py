@@ -202,7 +202,8 @@ class Terms:
     drain fails.
 
     A drain with a deadline waits until the volumes of its pods are detached; with
-    `waits_for_volumes`, so does a drain without one.
+    `waits_for_volumes`, so does a drain without one. With `keeps_protected`, it evicts a pod whose
+    annotation forbids disruption at its latest moment only, as Karpenter does.
     """
 
     deadline: datetime | None = None
@@ -212,6 +213,12 @@ class Terms:
     skip_deleted_for: timedelta | None = SKIP_DELETED_FOR
     refused: frozenset[Refusal] = frozenset()
     waits_for_volumes: bool = False
+    keeps_protected: bool = False
+
+    def keeps(self, pod: Pod, now: datetime) -> bool:
+        """Whether an annotation keeps a pod for now: it is not evicted before its latest moment."""
+        protected = pod.protected_until is not None and now < pod.protected_until
+        return self.keeps_protected and protected and not self.bypass_budgets
 
 
 def latest_moment(pod: Pod, terms: Terms) -> datetime | None:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from leeway.policy.rules import OnBlocked
-from leeway.ports.kubernetes_objects import Pod
+from leeway.ports.kubernetes_objects import PROTECTS_POD, Pod
 from leeway.reasons import Reason
 from leeway.retirement.pods import (
     Answer,
@@ -21,6 +21,7 @@ from leeway.retirement.pods import (
 from leeway.retirement.reasons import (
     NEEDS_OPTION,
     NODE_NAME_REUSED,
+    POD_IS_KEPT,
     POD_TERMINATING,
     SEVERAL_BUDGETS,
     VOLUME_STILL_ATTACHED,
@@ -120,6 +121,11 @@ class Drain:
         """Whether every pod that had to be removed is gone, and the first list was complete."""
         failed = any(pod.stage is Stage.FAILED for pod in self.pods.values())
         return self.over and not self.listed_late and not failed
+
+    @property
+    def displaced(self) -> bool:
+        """Whether another machine got the name of the node."""
+        return any(pod.reason.code == NODE_NAME_REUSED.name for pod in self.pods.values())
 
     @property
     def with_attached_volumes(self) -> tuple[PodProgress, ...]:
@@ -287,6 +293,8 @@ def _new_pod(pod: Pod, drain: Drain, terms: Terms, now: datetime, returned: bool
     stage, reason = _STAGES[decision.action], decision.reason
     if stage is Stage.RETURNED and _returned_before(pod, drain):
         stage = Stage.LEFT
+    if stage is Stage.PENDING and terms.keeps(pod, now):
+        stage, reason = Stage.BLOCKED, POD_IS_KEPT(annotation=PROTECTS_POD)
     if lacking := [one.value for one in decision.refusals if one in terms.refused]:
         stage, reason = Stage.FAILED, NEEDS_OPTION(options=" and ".join(lacking))
     seen = PodProgress(

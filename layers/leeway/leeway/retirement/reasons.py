@@ -39,6 +39,12 @@ CLUSTER_PAUSED = ReasonCode(
     "Cluster {cluster} is paused: no voluntary retirement begins until it is resumed.",
     "a-retirement-waits",
 )
+REPAIRS_HELD = ReasonCode(
+    "RepairsHeld",
+    "{unhealthy} of {nodes} nodes of {where} are unhealthy: Leeway repairs none of them while more "
+    "than 20 % are, because the network or the API server may have failed.",
+    "many-nodes-are-unhealthy",
+)
 NODE_PROTECTED = ReasonCode(
     "NodeProtected", "The node must not be disrupted: {protections}.", "a-retirement-waits"
 )
@@ -94,6 +100,12 @@ NEEDS_OPTION = ReasonCode(
     "The pod appeared during the drain, and evicting it needs {options}. Repeat the "
     "drain with that option.",
     "a-pod-does-not-end",
+)
+POD_IS_KEPT = ReasonCode(
+    "PodIsKept",
+    "The annotation {annotation} keeps the pod: it is evicted when the annotation ends, or at its "
+    "latest moment before the end of the terminationGracePeriod.",
+    "a-budget-blocks-a-pod",
 )
 POD_EVICTED = ReasonCode("PodEvicted", "Leeway evicted the pod.")
 POD_DELETED = ReasonCode("PodDeleted", "Leeway deleted the pod {why}.")

@@ -125,9 +125,9 @@ class ReturnTerms(BaseModel):
 
     - `cause`: as in disruption budgets, such as `Empty`, or NODE_DELETED. `pods`: the most pods
       that the node may have at its cordon, None for any number.
-    - `forced`: the pool bounds the drain (terminationGracePeriod), so neither an annotation of a
-      pod nor a PodDisruptionBudget keeps the node, and an annotation of the Node only an `optional`
-      one.
+    - `forced`: the pool bounds the drain (terminationGracePeriod) or expires its nodes forcefully,
+      so neither an annotation of a pod nor a PodDisruptionBudget keeps the node, and an annotation
+      of the Node only an `optional` one. They still keep pods, until the bound.
     - `saving`: USD per hour.
     - `optional`: the node may as well stay. It is uncordoned and kept if its successor is not Ready
       in time, or if its drain ends incomplete.
@@ -221,8 +221,18 @@ class Retirement(BaseModel):
         return self.kind in {
             NoticeKind.REBALANCE,
             NoticeKind.IMPAIRED_STATUS,
+            NoticeKind.UNHEALTHY_NODE,
             NoticeKind.CAPACITY_RETURN,
         }
+
+    @property
+    def ends_at_deadline(self) -> bool:
+        """Whether the instance ends at the end of the time for the drain, although pods are left:
+        its node is unhealthy and its policy deletes pods, or it has to go and its pool bounds the
+        drain."""
+        if self.kind is NoticeKind.UNHEALTHY_NODE:
+            return self.on_blocked is OnBlocked.DELETE
+        return self.returns is not None and self.returns.forced and not self.returns.optional
 
     @property
     def must_restore_capacity(self) -> bool:

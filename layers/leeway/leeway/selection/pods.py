@@ -33,8 +33,8 @@ class NodePool:
 
     `requirements` include the labels of its nodes. Among pools that fit, the one with the larger
     `weight` is used. `limits` apply to all its nodes together: a resource that is not named is
-    unlimited, "nodes" is the number of nodes. `reservations` are those that its nodes may be
-    launched into.
+    unlimited, "nodes" is the number of nodes. `usd_per_hour` is what they may cost together.
+    `reservations` are those that its nodes may be launched into.
     """
 
     name: str
@@ -46,9 +46,15 @@ class NodePool:
     limits: Mapping[str, int] | None = None
     node_class: NodeClass = field(default_factory=NodeClass)
     reservations: tuple[Reservation, ...] = ()
+    usd_per_hour: float | None = None
 
     def __hash__(self) -> int:
         return hash((self.name, self.requirements))
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether it has limits, in resources or in money."""
+        return self.limits is not None or self.usd_per_hour is not None
 
     def left(self, used: Resources) -> Mapping[str, int] | None:
         """Return its limits less the used resources; None if it has no limits."""

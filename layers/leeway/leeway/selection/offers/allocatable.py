@@ -12,6 +12,7 @@ from fractions import Fraction
 from functools import cache
 
 from leeway.selection.offers.machines import EFA, POD_ENI, Machine
+from leeway.selection.offers.overlays import Overlay
 from leeway.selection.resources import EBS_VOLUMES, Resources, parse, whole
 
 GIB = 1024**3
@@ -71,7 +72,7 @@ class NodeClass:
     `storage` is the size in bytes of the volume for ephemeral storage; None is the default of the
     family. `raid0`: local NVMe disks are used instead, if there are any. `prefix_delegation`: the
     CNI assigns prefixes of 16 addresses to network interfaces. `public_address`: nodes have public
-    IP addresses.
+    IP addresses. `overlays` change what its nodes cost and offer, the first that counts first.
     """
 
     name: str = "default"
@@ -82,6 +83,7 @@ class NodeClass:
     prefix_delegation: bool = False
     public_address: bool = False
     vm_memory_overhead: Fraction = VM_MEMORY_OVERHEAD
+    overlays: tuple[Overlay, ...] = ()
 
 
 MIB = 1024**2

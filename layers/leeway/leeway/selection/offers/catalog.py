@@ -7,7 +7,7 @@ bitwise operations; a type is built as a node only when it is used.
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import cached_property
 from math import isnan, nan
@@ -32,7 +32,8 @@ from leeway.selection.labels import (
     ZONE_ID,
 )
 from leeway.selection.offers.allocatable import WINDOWS_BUILDS, NodeClass
-from leeway.selection.offers.machines import EFA, POD_ENI, Machine
+from leeway.selection.offers.machines import ACCELERATORS, Machine
+from leeway.selection.offers.overlays import Overlay, with_promised
 from leeway.selection.offers.reservations import CHEAPER, Reservation, ReservedCapacity
 from leeway.selection.requirements import Requirement, Requirements, integer
 from leeway.selection.resources import Resources
@@ -52,11 +53,8 @@ class Unavailable:
 
 
 # Labels of types, and labels of offerings.
-_OF_TYPES = frozenset({INSTANCE_TYPE, ARCH, OS, REGION, TENANCY, WINDOWS_BUILD, *INSTANCE_LABELS})
+OF_TYPES = frozenset({INSTANCE_TYPE, ARCH, OS, REGION, TENANCY, WINDOWS_BUILD, *INSTANCE_LABELS})
 OF_MARKETS = frozenset({ZONE, ZONE_ID, CAPACITY_TYPE, *RESERVATION_LABELS})
-
-INTERFACES = frozenset({POD_ENI, EFA})
-"""Extended resources of the network. They do not make a type exotic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +84,8 @@ class InstanceType:
     @property
     def exotic(self) -> bool:
         """Whether it is used only on request: bare metal, or with accelerators."""
-        return self.name.rpartition(".")[2].startswith("metal") or any(
-            "/" in resource and resource not in INTERFACES for resource in self.capacity
-        )
+        metal = self.name.rpartition(".")[2].startswith("metal")
+        return metal or not ACCELERATORS.isdisjoint(self.capacity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +154,10 @@ class TypeSource(Protocol):
         ...
 
 
+MOST_OVERLAID = 32
+"""Prices by overlays that a catalog keeps: those of the pools of some clusters."""
+
+
 class Catalog:
     """The instance types of one region, their offerings and prices."""
 
@@ -175,6 +176,7 @@ class Catalog:
         self.markets = tuple(markets)
         self.zones = tuple(sorted({market.zone for market in self.markets}))
         self._columns: dict[str, Column] = {}
+        self._overlaid: dict[object, tuple[Market, ...]] = {}
 
     @classmethod
     def of(cls, region: str, types: Iterable[InstanceType]) -> "Catalog":
@@ -214,10 +216,12 @@ class Catalog:
         unavailable: Iterable[Unavailable] = (),
         reservations: Iterable[Reservation] = (),
     ) -> "TypeTable":
-        """Return the types as nodes of a node class, without unavailable offerings, and with the
-        reservations that have free capacity."""
+        """Return the types as nodes of a node class, without unavailable offerings, at the prices
+        of its overlays, and with the reservations that have free capacity."""
         unavailable_offerings = (*self._unavailable, *unavailable)
-        ordinary = tuple(self._available(m, unavailable_offerings) for m in self.markets)
+        ordinary = tuple(
+            self._available(m, unavailable_offerings) for m in self._priced(node_class)
+        )
         reserved = tuple(self._reserved(reservations, unavailable_offerings))
         return TypeTable(self, node_class, (*ordinary, *reserved))
 
@@ -245,6 +249,19 @@ class Catalog:
                     if not isnan(price):
                         found[index] = price / CHEAPER
         return found
+
+    def _priced(self, node_class: NodeClass) -> tuple[Market, ...]:
+        """The markets at the prices of a node class, which are computed once for its overlays."""
+        overlays = tuple(one for one in node_class.overlays if one.price)
+        if not overlays:
+            return self.markets
+        key = (overlays, node_class.family)
+        if key not in self._overlaid:
+            if len(self._overlaid) >= MOST_OVERLAID:
+                self._overlaid.clear()
+            plain = self.for_node_class(replace(node_class, overlays=()))
+            self._overlaid[key] = plain.priced(overlays)
+        return self._overlaid[key]
 
     def _available(
         self, market: Market, unavailable_offerings: Sequence[Unavailable]
@@ -276,6 +293,12 @@ class TypeTable:
     def __len__(self) -> int:
         return len(self.catalog.names)
 
+    @cached_property
+    def _promised(self) -> list[tuple[Resources, int]]:
+        """What overlays promise, and of which types, the first that counts last."""
+        promising = (one for one in reversed(self.node_class.overlays) if one.capacity)
+        return [(one.capacity, self.reach(one)) for one in promising]
+
     @property
     def all(self) -> int:
         """Every type."""
@@ -303,7 +326,7 @@ class TypeTable:
         """Return the types whose own labels match requirements, regardless of offerings."""
         found = self.all
         for key, requirement in requirements.items():
-            if key in _OF_TYPES:
+            if key in OF_TYPES:
                 found &= self.matching_requirement(requirement)
         return found
 
@@ -346,6 +369,29 @@ class TypeTable:
                 and all(one.admits(_reservation_label(market, one.key)) for one in others)
             )
 
+    def reach(self, overlay: Overlay) -> int:
+        """Return the types that an overlay applies to: with an offering that matches, available or
+        not."""
+        return _any_of(self.reach_by_market(overlay))
+
+    def reach_by_market(self, overlay: Overlay) -> list[int]:
+        """Return the types of the offerings that an overlay applies to, of each market."""
+        types = self.matching_labels(overlay.requirements)
+        matches = self.market_matches(overlay.requirements)
+        pairs = zip(self.markets, matches, strict=True)
+        return [types & market.offered if found else 0 for (market, _), found in pairs]
+
+    def priced(self, overlays: Sequence[Overlay]) -> tuple[Market, ...]:
+        """Return the markets at the prices of overlays, of which the first one counts."""
+        before = [market.prices for market, _ in self.markets]
+        prices = [array("d", one) for one in before]
+        for overlay in reversed(overlays):
+            for position, types in enumerate(self.reach_by_market(overlay)):
+                for index in bits(types):
+                    prices[position][index] = overlay.priced(before[position][index])
+        pairs = zip(self.markets, prices, strict=True)
+        return tuple(replace(market, prices=each) for (market, _), each in pairs)
+
     def matching_requirement(self, requirement: Requirement) -> int:
         """Return the types that match one requirement on their own labels."""
         if requirement.key in self._fixed:
@@ -376,6 +422,12 @@ class TypeTable:
         """Return one type as a node of the class."""
         if index not in self._built:
             capacity, allocatable = self.catalog.source.resources(index, self.node_class)
+            promised: dict[str, int] = {}
+            for amounts, types in self._promised:
+                promised |= amounts if types >> index & 1 else {}
+            if promised:
+                capacity = Resources({**capacity, **promised})
+                allocatable = with_promised(allocatable, promised)
             self._built[index] = InstanceType(
                 self.catalog.names[index],
                 {**self._fixed, **self.catalog.source.labels(index)},
@@ -406,6 +458,13 @@ class TypeTable:
 def _reservation_label(market: Market, key: str) -> str | None:
     """The value of a label of reservations; None in a market without one."""
     return market.reservation.labels[key] if market.reservation else None
+
+
+def _any_of(sets: Iterable[int]) -> int:
+    found = 0
+    for one in sets:
+        found |= one
+    return found
 
 
 def bits(found: int) -> Iterator[int]:

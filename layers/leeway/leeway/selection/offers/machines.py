@@ -168,8 +168,12 @@ _USUAL_VOLUMES = 27  # of the Nitro system's 28 attachments, if EC2 describes no
 
 NEURON = "aws.amazon.com/neuron"
 NEURON_CORE = "aws.amazon.com/neuroncore"
+ACCELERATORS = frozenset({*GPU_RESOURCES.values(), NEURON, NEURON_CORE})
+"""Extended resources of accelerators. Their types are used only on request."""
 EFA = "vpc.amazonaws.com/efa"
 """Elastic Fabric Adapters: network interfaces that pods request as a resource."""
+INTERFACES = frozenset({POD_ENI, EFA})
+"""Extended resources of the network."""
 
 _ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
 _CATEGORY = re.compile(r"^([a-z]+)(\-[0-9]+tb)?([0-9]+).*\.")
