@@ -354,6 +354,18 @@ class Sandbox:
         body |= {"event": event, "over": over}
         return str(self._control("aws", "POST", "maintenance", body)["event"])
 
+    def reserve(self, instance_type: str, zone: str, **given: Any) -> str:
+        """Create a capacity reservation, or a Capacity Block, and return its id. `given` are the
+        other fields of a `NewReservation`."""
+        body = {"instance_type": instance_type, "zone": zone, **given}
+        return str(self._control("aws", "POST", "reservations", body)["reservation"])
+
+    def end_reservation(self, reservation: str, ends_in: float, *, warns: bool = True) -> None:
+        """Let a reservation end in `ends_in` seconds. A Capacity Block then `warns`, or the warning
+        is lost."""
+        body = {"reservation": reservation, "ends_in": ends_in, "warns": warns}
+        self._control("aws", "POST", "reservations/end", body)
+
     def impair(self, instance: str, check: str = "system", *, lasts: float | None = 0) -> None:
         """Let a status check of an instance (`instance`, `system`, `attached-ebs`) fail.
 

@@ -56,6 +56,7 @@ from leeway.selection.offers.catalog import Catalog
 from leeway.table import Table
 
 from tests.aws.stored import TABLE, create_table
+from tests.fakes.capacity_reservations import CapacityReservationsInMemory
 from tests.fakes.fleets import FleetsInMemory, Shortage
 from tests.fakes.images import ImagesInMemory
 from tests.fakes.launch_templates import LaunchTemplatesInMemory
@@ -640,7 +641,13 @@ def test_a_launched_instance_drifts_by_what_ec2_says_of_it(
     (launched,) = create(embedded, tagged).instances
     found = Ec2Instances(partial(embedded.aws.client, "ec2")).describe(launched.instance)
     assert found is not None
-    sources = NodeSources(embedded.networks, embedded.images, embedded.profiles, embedded.clusters)
+    sources = NodeSources(
+        embedded.networks,
+        embedded.images,
+        embedded.profiles,
+        embedded.clusters,
+        CapacityReservationsInMemory(),
+    )
 
     def drift(**node_class_fields: Any) -> list[str]:
         launches = CurrentLaunches(sources)

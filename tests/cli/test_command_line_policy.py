@@ -53,10 +53,15 @@ def statements() -> list[dict[str, Any]]:
 
 def read_what_pools_launch() -> None:
     """Make the calls of `leeway explain node` that find drift."""
-    terms: list[dict[str, Any]] = [{}, {"amiSelectorTerms": [{"name": "never-was"}]}]
+    terms: list[dict[str, Any]] = [
+        {},
+        {"amiSelectorTerms": [{"name": "never-was"}]},
+        {"capacityReservationSelectorTerms": [{"tags": {"team": "a"}}]},
+    ]
     launches, own = CurrentLaunches(node_sources()), {"i-1": facts("i-1")}
     for spec in terms:
-        written = manifests(pool(), node_class(**spec))
+        written = manifests(pool(capacity=["reserved", "on-demand"]), node_class(**spec))
+        assert launches.reservations("prod", written, (), NOW) == {}
         catalog = sandbox_catalog("us-east-1")
         assert "web" in launches.read("prod", written, catalog, own, NOW).of_pool
 

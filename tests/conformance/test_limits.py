@@ -28,6 +28,8 @@ from tests.rbac.test_admission import (
     OWN,
     PAUSE,
     REGISTERS,
+    RESERVATION_ENDED,
+    RESERVED,
     TEAM,
     UNREGISTERED,
     accepted,
@@ -106,8 +108,17 @@ def test_the_deployments_of_others_are_their_own_business(env: Conformance) -> N
         (LAUNCHED, [], BY_CAPACITY_ON_ITS_OWN, NOT_BY_CAPACITY_ON_ITS_OWN),
         ({}, [UNREGISTERED], [metadata(labels={**REGISTERS, **LAUNCHED})], []),
         ({**LAUNCHED, **NODE_GROUP}, [], BY_CAPACITY, [metadata(labels=REGISTERS)]),
+        ({**LAUNCHED, **RESERVED}, [], [RESERVATION_ENDED], [metadata(labels={"team": None})]),
+        (RESERVED, [], [], [RESERVATION_ENDED]),
     ],
-    ids=["of others", "of Leeway", "of Leeway, Custom", "of a node group"],
+    ids=[
+        "of others",
+        "of Leeway",
+        "of Leeway, Custom",
+        "of a node group",
+        "reserved",
+        "reserved, of others",
+    ],
 )
 def test_capacity_may_set_up_only_nodes_that_leeway_launched(
     api: Any,

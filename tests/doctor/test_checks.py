@@ -1,11 +1,13 @@
 """A healthy deployment has no finding; each broken thing has just its own."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from leeway.launch.reservations import CapacityReservation
 from leeway.reasons import ReasonCode
+from leeway.selection.offers.reservations import ReservedCapacity
 from leeway_cli.adopt.settings.access import Mode
 from leeway_cli.adopt.settings.groups import GroupHook, GroupTag, ScalingGroup
 from leeway_cli.adopt.settings.objects import cluster_objects
@@ -95,6 +97,15 @@ def configured(**changes: Any) -> dict[str, Any]:
 def with_pool(**changes: Any) -> dict[str, Any]:
     pool = PoolFacts("general", "nodes", launched=True)
     return in_cluster(pools=(replace(pool, **changes),))
+
+
+def reservation(
+    free: int = 0, block: bool = False, ends: datetime | None = None
+) -> CapacityReservation:
+    """A reservation of two instances."""
+    capacity = ReservedCapacity("cr-1", block)
+    place = ("123456789012", "m5.large", "us-east-1a")
+    return CapacityReservation(capacity, *place, free=free, total=2, ends=ends)
 
 
 def with_groups(**changes: Any) -> dict[str, Any]:
@@ -317,6 +328,26 @@ ONE_THING: dict[str, tuple[dict[str, Any], str]] = {
         with_pool(unlaunchable="No subnets."),
         "fails PoolNotLaunchable: No subnets.",
     ),
+    "a reservation that nobody uses": (
+        with_pool(reservations=(reservation(free=2),)),
+        "warns ReservationUnused: Nothing runs in capacity reservation cr-1 (2 m5.large",
+    ),
+    "a reservation that the pool does not allow": (
+        with_pool(reservations=(reservation(free=2),), not_reserved=True),
+        "warns ReservationUnused: does not allow the capacity type reserved",
+    ),
+    "a reservation of another cluster": (
+        with_pool(not_used=("Its tags name cluster other.",)),
+        "warns ReservationUnused: Its tags name cluster other.",
+    ),
+    "a reservation that ends": (
+        with_pool(reservations=(reservation(ends=NOW + timedelta(days=6)),)),
+        "warns ReservationEnds: ends at 2026-11-28 15:00 UTC: its nodes are on-demand",
+    ),
+    "a Capacity Block that ends": (
+        with_pool(reservations=(reservation(block=True, ends=NOW + timedelta(days=1)),)),
+        "warns ReservationEnds: Leeway drains its nodes before",
+    ),
     "a new pool": (with_pool(launched=False), "warns PoolNeverLaunched: has ever joined"),
     "a foreign role": (
         {
@@ -339,6 +370,11 @@ def test_each_broken_thing_has_just_its_finding(changes: dict[str, Any], expecte
     about, _, said = expected.partition(": ")
     assert f"{one.severity} {one.code}" == about
     assert said in one.reason
+
+
+def test_a_reservation_that_is_used_and_lasts_is_no_finding() -> None:
+    lasting = (reservation(free=1), reservation(ends=NOW + timedelta(days=8)))
+    assert examine(healthy(**with_pool(reservations=lasting))) == ()
 
 
 def test_every_code_of_a_check_is_tested() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.ports.kubernetes_objects import Attachment, Node
+from leeway.selection.labels import CAPACITY_TYPE, ON_DEMAND, RESERVATION_LABELS, RESERVED
 
 
 @dataclass
@@ -68,6 +69,17 @@ class LeftoversInMemory:
         self.write(node.name)
         if not self.stuck:
             self.volumes.pop(node.name, None)
+        return True
+
+    def label_on_demand(self, node: Node) -> bool:
+        self._fail_if_down()
+        current = self.by_name.get(node.name)
+        if current is None or current.uid != node.uid:
+            return False
+        kept = {k: v for k, v in current.labels.items() if k not in RESERVATION_LABELS}
+        if current.labels.get(CAPACITY_TYPE) == RESERVED:
+            labels = {**kept, CAPACITY_TYPE: ON_DEMAND}
+            self.by_name[node.name] = replace(current, labels=labels)
         return True
 
     def delete_node(self, node: Node) -> bool:

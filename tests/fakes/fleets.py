@@ -29,7 +29,8 @@ class Shortage:
 
 @dataclass
 class FleetsInMemory:
-    """The Fleets Protocol. `exists` says whether there is a launch template; `free` are the free
+    """The Fleets Protocol. `reserved` is what capacity reservations have free, if that is limited.
+    `exists` says whether there is a launch template; `free` are the free
     addresses of subnets that have few; `lost` answers never arrive, and `empty` ones name neither
     instances nor errors; `unknown` is the code for a template that does not exist. Instances that
     have `ended` do not run any more. The ids of instances count from `first`."""
@@ -41,6 +42,7 @@ class FleetsInMemory:
     first: int = 0
     empty: int = 0
     refused: str = ""
+    reserved: dict[str, int] = field(default_factory=dict)
     unknown: str = "InvalidLaunchTemplateName.NotFoundException"
     running: dict[str, FleetInstance] = field(default_factory=dict)
     ended: set[str] = field(default_factory=set)
@@ -85,18 +87,27 @@ class FleetsInMemory:
                 (s.code for s in self.shortages if s.hits(override, request.capacity_type)), ""
             )
             room = 0 if code else min(missing, self.free.get(override.subnet, missing))
+            reservation = request.reservation.id if request.reservation else ""
+            if not code and self.reserved.get(reservation, room) < room:
+                code, room = "ReservationCapacityExceeded", self.reserved[reservation]
+            if reservation in self.reserved:
+                self.reserved[reservation] -= room
             if override.subnet in self.free:
                 self.free[override.subnet] -= room
             if not code and room < missing:
                 code = "InsufficientFreeAddressesInSubnet"
             if code:
-                errors.append(FleetError(code, "none", request.capacity_type, override))
+                errors.append(
+                    FleetError(code, "none", request.capacity_type, override, reservation)
+                )
             launched += [self._instance(override, request) for _ in range(room)]
         return FleetAnswer(tuple(launched), tuple(errors))
 
     def _instance(self, override: Override, request: FleetRequest) -> FleetInstance:
         name = f"i-{self.first + len(self.running):017x}"
-        launched = FleetInstance(name, override.instance_type, override.zone, request.capacity_type)
+        launched = FleetInstance(
+            name, override.instance_type, override.zone, request.capacity_type, request.reservation
+        )
         self.running[name] = launched
         self.intents[name] = request.tags.get(INTENT_TAG, "")
         return launched

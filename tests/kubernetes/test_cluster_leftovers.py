@@ -8,7 +8,7 @@ import pytest
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 from leeway.ports.kubernetes_objects import Attachment, Node
 from leeway.reconciliation.clean_up import ClusterLeftovers
-from leeway.selection.labels import HOSTNAME
+from leeway.selection.labels import CAPACITY_TYPE, HOSTNAME, RESERVATION_ID, RESERVATION_TYPE
 
 from tests.fakes.cluster_leftovers import LeftoversInMemory
 from tests.sandbox.kubernetes.live import Live, bare_pod
@@ -23,6 +23,7 @@ class Case:
     port: ClusterLeftovers
     add_node: Callable[[], str]
     change_node: Callable[[str], object]
+    label_node: Callable[[str, dict[str, str]], object]
     stop_node: Callable[[str], object]
     attach_volume: Callable[[str], object]
 
@@ -41,13 +42,17 @@ def in_memory() -> Case:
         fake.by_name[name] = Node(name, f"uid-{name}", provider_id, False, True, {}, version="1")
         return name
 
+    def label_node(name: str, labels: dict[str, str]) -> None:
+        known = fake.by_name[name]
+        fake.by_name[name] = replace(known, labels={**known.labels, **labels})
+
     def stop_node(name: str) -> None:
         fake.by_name[name] = replace(fake.by_name[name], ready=False)
 
     def attach_volume(name: str) -> None:
         fake.volumes[name] = [Attachment("pv-1", "default/data")]
 
-    return Case(fake, add_node, fake.write, stop_node, attach_volume)
+    return Case(fake, add_node, fake.write, label_node, stop_node, attach_volume)
 
 
 def in_a_cluster(live: Live, cluster: LightkubeCluster) -> Case:
@@ -57,6 +62,10 @@ def in_a_cluster(live: Live, cluster: LightkubeCluster) -> Case:
 
     def change_node(name: str) -> None:
         body = {"metadata": {"annotations": {"changed": str(next(NUMBERS))}}}
+        assert live.patch(f"/api/v1/nodes/{name}", body).status_code == 200
+
+    def label_node(name: str, labels: dict[str, str]) -> None:
+        body = {"metadata": {"labels": labels}}
         assert live.patch(f"/api/v1/nodes/{name}", body).status_code == 200
 
     def stop_node(name: str) -> None:
@@ -78,7 +87,7 @@ def in_a_cluster(live: Live, cluster: LightkubeCluster) -> Case:
         live.create("/api/v1/namespaces/default/pods", pod)
         live.until(lambda: cluster.attachments_on(name))
 
-    return Case(cluster, add_node, change_node, stop_node, attach_volume)
+    return Case(cluster, add_node, change_node, label_node, stop_node, attach_volume)
 
 
 @pytest.fixture(params=["cluster", "memory"])
@@ -107,6 +116,23 @@ def test_a_node_that_does_not_exist_is_neither_tainted_nor_deleted(case: Case) -
     assert case.port.node(absent.name) is None
     assert not case.port.mark_out_of_service(absent)
     assert not case.port.delete_node(absent)
+
+
+def test_a_node_is_labelled_as_on_demand_only_if_it_was_reserved(case: Case) -> None:
+    plain, reserved = case.add_node(), case.add_node()
+    labels = {CAPACITY_TYPE: "reserved", RESERVATION_ID: "cr-1", RESERVATION_TYPE: "default"}
+    case.label_node(reserved, labels)
+    other = replace(case.read(reserved), uid="another-uid")
+    assert not case.port.label_on_demand(other)
+    for name in (plain, reserved):
+        before = case.read(name).labels
+        assert case.port.label_on_demand(case.read(name))
+        after = case.read(name).labels
+        assert not {RESERVATION_ID, RESERVATION_TYPE} & after.keys()
+        if name == plain:
+            assert after == before
+        else:
+            assert after[CAPACITY_TYPE] == "on-demand"
 
 
 def test_only_nodes_that_are_not_ready_are_listed(case: Case) -> None:

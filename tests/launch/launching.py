@@ -20,6 +20,7 @@ from leeway.ports.aws import CloudUnavailable
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import Pod
 
+from tests.fakes.capacity_reservations import CapacityReservationsInMemory
 from tests.fakes.fleets import FleetsInMemory
 from tests.fakes.functions import Starts
 from tests.fakes.images import ImagesInMemory
@@ -44,6 +45,7 @@ class World:
         self.fleets = FleetsInMemory(self.templates.existing.__contains__)
         self.table = TableInMemory(self)
         self.offerings = OfferingsInMemory()
+        self.reservations = CapacityReservationsInMemory()
         self.starts = Starts()
         self.descriptions: list[frozenset[str]] = []
         self.undescribed = False
@@ -62,7 +64,9 @@ class World:
         known = {cluster: NodeCluster(details, "1.34", arn, Network("vpc-1"))}
         self.clusters = NodeClustersInMemory(known, {cluster: {"prod-nodes"}})
         self.deps = LaunchDependencies(
-            sources=NodeSources(self.networks, self.images, self.profiles, self.clusters),
+            sources=NodeSources(
+                self.networks, self.images, self.profiles, self.clusters, self.reservations
+            ),
             templates=self.templates,
             fleets=self.fleets,
             table=self.table,

@@ -19,6 +19,7 @@ from leeway.launch.fleets import (
 )
 from leeway.manifests.node_pool import pools_of
 from leeway.selection.offers.catalog import ANY, Catalog, Unavailable
+from leeway.selection.offers.reservations import ReservedCapacity
 from leeway.selection.packing.plan import Choice, Plan
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
@@ -96,9 +97,16 @@ def test_without_a_subnet_in_the_zones_nothing_is_selected(
     assert select_overrides(group.choices, {"us-west-2a": "s"}, Offers(catalog)) is None
 
 
-def test_reserved_capacity_is_not_requested(catalog: Catalog) -> None:
-    reserved = Choice("reserved", ("m5.large",), ("us-east-1a",), 0.0)
-    assert select_overrides([reserved], SUBNETS, Offers(catalog)) is None
+def test_reserved_capacity_is_requested_in_the_subnet_of_its_zone(catalog: Catalog) -> None:
+    reservation = ReservedCapacity("cr-1")
+    reserved = Choice("reserved", ("m5.large",), ("us-east-1a",), 0.0, reservation)
+    selected = select_overrides([reserved], SUBNETS, Offers(catalog))
+    assert selected is not None
+    (override,) = selected.overrides
+    assert override == Override("m5.large", "us-east-1a", SUBNETS["us-east-1a"])
+    request = request_of(selected, 2, lambda _: "template", {})
+    assert (request.capacity_type, request.reservation) == ("reserved", reservation)
+    assert select_overrides([reserved], {}, Offers(catalog)) is None
 
 
 def test_every_type_stays_if_there_are_too_many_overrides(catalog: Catalog) -> None:

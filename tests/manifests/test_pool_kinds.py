@@ -228,7 +228,6 @@ def test_a_pool_with_everything_is_read() -> None:
     found = read((Path(__file__).parent / "full-pool.yaml").read_text())
     said = {warning.field for warning in found.warnings}
     assert said == {
-        "spec.capacityReservationSelectorTerms",
         "spec.context",
     }
     (one,) = pools_of(each.manifest for each in found.written)

@@ -74,6 +74,13 @@ def test_the_instances_of_a_capacity_block_end_half_an_hour_before_the_block(
     assert notice.effective_at == datetime(2026, 11, 20, 11, 0, tzinfo=UTC)
 
 
+def test_the_warning_of_an_ultraserver_comes_earlier() -> None:
+    detail = {"capacity-reservation-id": "cr-0a1b2c3d4e5f60718", "end-date": "2026-11-20T10:55:00Z"}
+    warning = {"detail-type": "Capacity Block Reservation Expiration Warning"}
+    notice = parse_notice(event(detail=detail, **warning))
+    assert notice.effective_at == datetime(2026, 11, 20, 9, 55, tzinfo=UTC)
+
+
 def test_a_capacity_block_without_its_reservation_is_malformed() -> None:
     body = event(detail={"end-date": "2026-11-20T11:30:00Z"})
     with pytest.raises(MalformedNotice, match="capacity-reservation-id"):

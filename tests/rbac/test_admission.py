@@ -358,6 +358,11 @@ NOT_BY_CAPACITY = [
 ]
 
 
+RESERVED = {"karpenter.k8s.aws/capacity-reservation-id": "cr-1"}
+RESERVATION_ENDED = metadata(
+    labels={**dict.fromkeys(RESERVED), "karpenter.sh/capacity-type": "on-demand"}
+)
+
 ANNOTATIONS = (
     "karpenter.sh/do-not-consolidate",
     "cluster-autoscaler.kubernetes.io/scale-down-disabled",
@@ -430,6 +435,18 @@ def test_each_group_may_change_only_the_fields_of_nodes_that_it_needs(
         for body in allowed:
             answer = merge(client, node, body)
             assert answer.status_code == 200, (body, answer.text)
+
+
+def test_capacity_removes_only_the_labels_of_a_reservation(live: Live, node: str) -> None:
+    with live.client(eks_token("capacity")) as client:
+        fresh(live, node, **RESERVED)
+        assert denied(merge(client, node, RESERVATION_ENDED), "leeway-capacity-nodes")
+        fresh(live, node, **RESERVED, **LAUNCHED)
+        assert denied(merge(client, node, metadata(labels={"team": None})), "leeway-capacity-nodes")
+        assert merge(client, node, RESERVATION_ENDED).status_code == 200
+    body = metadata(labels={"karpenter.sh/capacity-type": None})
+    assert live.patch(node, body).status_code == 200
+    fresh(live, node)
 
 
 @pytest.mark.parametrize(("labels", "taints"), [(LAUNCHED, []), ({}, [UNREGISTERED])])

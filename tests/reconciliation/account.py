@@ -76,7 +76,8 @@ class Account:
     - `without_state`: instances of which EC2 returns no state.
     - `records_open`: whether the records are open; `forged`: items in the index of open records.
     - `hook_over`: no lifecycle hook waits any more.
-    - `state_reads`, `name_reads`: the instances and the names of each call.
+    - `state_reads`, `name_reads`, `block_reads`: the instances, the names and the Capacity Blocks
+      of each call; `blocks` is when EC2 begins to end the instances of each block.
     """
 
     instances_: list[ObservedInstance] = field(default_factory=list)
@@ -110,6 +111,8 @@ class Account:
     launch_check: LaunchCheck = field(default_factory=LaunchCheck)
     node_check: LaunchCheck = field(default_factory=LaunchCheck)
     checked: list[list[str]] = field(default_factory=list)
+    blocks: dict[str, datetime] = field(default_factory=dict)
+    block_reads: list[list[str]] = field(default_factory=list)
     unused_templates: list[str] = field(default_factory=list)
     paused: list[Reason] = field(default_factory=list)
 
@@ -142,6 +145,11 @@ class Account:
     def impairments(self) -> list[ObservedImpairment]:
         self._fail("impairments")
         return self.impairments_
+
+    def block_ends(self, reservations: Collection[str]) -> dict[str, datetime]:
+        self._fail("block_ends")
+        self.block_reads.append(sorted(reservations))
+        return {one: at for one, at in self.blocks.items() if one in reservations}
 
     def named(self, private_dns_names: Collection[str]) -> list[ObservedInstance]:
         self._fail("named")

@@ -211,6 +211,7 @@ def test_every_log_group_is_deleted_with_the_stack_and_has_a_retention_time() ->
 PARTS = {
     "${Table.Arn}/index/*",
     ":autoScalingGroup:*",
+    ":capacity-reservation/*",
     ":cluster/*",
     ":function:${AWS::StackName}-admit-node:*",
     ":function:${AWS::StackName}-retire-node:*",

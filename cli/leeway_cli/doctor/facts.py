@@ -5,6 +5,8 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any
 
+from leeway.launch.reservations import CapacityReservation
+
 from leeway_cli.adopt.reachability import FunctionsNetwork
 from leeway_cli.adopt.settings.access import AccessEntry, EksCluster
 from leeway_cli.adopt.settings.groups import ScalingGroup
@@ -158,13 +160,18 @@ class WorkloadFacts:
 class PoolFacts:
     """A node pool. `role` is the name of its nodes' IAM role, empty if only a profile is known.
     `unlaunchable` is why nothing can be launched from it; None if something can. `launched` says
-    that a record of it exists, or an instance. `paused` is why Leeway paused it."""
+    that a record of it exists, or an instance. `paused` is why Leeway paused it. `reservations` are
+    those that its node class selects and the cluster may use; `not_reserved` says that the pool
+    does not allow reserved capacity, `not_used` why others are not used."""
 
     name: str
     role: str = ""
     unlaunchable: str | None = None
     launched: bool = False
     paused: str | None = None
+    reservations: tuple[CapacityReservation, ...] = ()
+    not_reserved: bool = False
+    not_used: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

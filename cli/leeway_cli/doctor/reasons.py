@@ -72,6 +72,12 @@ POOL_NOT_LAUNCHABLE = _code(
     "PoolNotLaunchable", "Leeway launches no nodes from a pool, or they cannot join."
 )
 POOL_NEVER_LAUNCHED = _code("PoolNeverLaunched", "No node of a pool has ever joined.")
+RESERVATION_UNUSED = _code(
+    "ReservationUnused", "A capacity reservation is paid for, and a pool that selects it uses none."
+)
+RESERVATION_ENDS = _code(
+    "ReservationEnds", "A capacity reservation that a pool uses ends within a week."
+)
 POOL_WITHOUT_LIMITS = _code(
     "PoolWithoutLimits", "A pool has no spec.limits, so that whoever creates pods spends."
 )

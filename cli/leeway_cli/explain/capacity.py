@@ -44,6 +44,7 @@ from leeway_cli.stack import cluster_name, find_stack, has_account
 if TYPE_CHECKING:
     from leeway.disruption.explain import GroupSize
     from leeway.provisioning.cluster_state import ClusterState
+    from leeway.selection.offers.reservations import Reservation
     from leeway.selection.pods import ExistingNode
 
 
@@ -238,15 +239,20 @@ def read_capacity(source: Source) -> Capacity:
         write_stderr("warning: EC2 is not read: nodes with the label of a pool count as Leeway's.")
         return _capacity(read, owners_by_labels(state, pools), {}, offers, records, policy.worth)
     facts = owners_by_ec2(state)
-    launches = _launches(read, facts)
+    reading = CurrentLaunches(node_sources())
+    launches = _launches(reading, read, facts)
     sizes = group_sizes(facts.values())
-    return _capacity(read, facts, sizes, offers, records, policy.worth, launches)
+    reservations = reading.reservations(
+        read.cluster, read.manifests, read.intents, read.state.read_at
+    )
+    return _capacity(read, facts, sizes, offers, records, policy.worth, launches, reservations)
 
 
-def _launches(read: ClusterRead, facts: Mapping[str, InstanceFacts]) -> Mapping[str, CurrentLaunch]:
+def _launches(
+    launches: CurrentLaunches, read: ClusterRead, facts: Mapping[str, InstanceFacts]
+) -> Mapping[str, CurrentLaunch]:
     """Read from AWS what the pools would launch now; warn of what cannot be read."""
     now, own = read.state.read_at, own_instances(facts)
-    launches = CurrentLaunches(node_sources())
     found = launches.read(read.cluster, read.manifests, read.catalog, own, now)
     for problem in found.problems:
         write_stderr(f"warning: {problem.code}: {problem}")
@@ -279,6 +285,7 @@ def _capacity(
     stored: StoredRecords,
     worth: Worth,
     launches: Mapping[str, CurrentLaunch] | None = None,
+    reservations: "Mapping[str, tuple[Reservation, ...]] | None" = None,
 ) -> Capacity:
     details, now = read.state.details, read.state.read_at
     quiet = {name: _quiet_since(one, now) for name, one in details.items()}
@@ -294,6 +301,7 @@ def _capacity(
             worth,
             launches,
             deleted=stored.deleted,
+            reservations=reservations,
         )
 
     made = snapshot(read, own_instances(facts))

@@ -20,6 +20,7 @@ from leeway_sandbox.aws.instance_status import Impairment, Maintenance, announce
 from leeway_sandbox.aws.instances import Reserve, put_into
 from leeway_sandbox.aws.interruptions import Interruption, Interruptions
 from leeway_sandbox.aws.nodes import NodeLink
+from leeway_sandbox.aws.reservations import NewReservation, ReservationCalls, ReservationEnd
 from leeway_sandbox.aws.stacks import DeployedStacks
 from leeway_sandbox.aws.throttling import Throttle
 from leeway_sandbox.control import ControlApi, Query
@@ -118,6 +119,8 @@ class Control(ControlApi):
                 "POST impair": self._impair,
                 "POST maintenance": self._maintain,
                 "POST reserve": self._reserve,
+                "POST reservations": self._add_reservation,
+                "POST reservations/end": self._end_reservation,
             },
         )
         self._cloud, self._bus, self._nodes, self._throttle = cloud, bus, nodes, throttle
@@ -242,6 +245,17 @@ class Control(ControlApi):
         command = Reserve.model_validate(body)
         with self._cloud.lock:
             return put_into(self._cloud, command)
+
+    def _add_reservation(self, body: Any, _query: Query) -> Any:
+        command = NewReservation.model_validate(body)
+        with self._cloud.lock:
+            return {"reservation": ReservationCalls.reservations.add(command).id}
+
+    def _end_reservation(self, body: Any, _query: Query) -> Any:
+        command = ReservationEnd.model_validate(body)
+        with self._cloud.lock:
+            ReservationCalls.reservations.plan_end(command)
+            return {}
 
     def _maintain(self, body: Any, _query: Query) -> Any:
         command = Maintenance.model_validate(body)

@@ -29,6 +29,12 @@ from leeway_sandbox.aws.account import has_spot_role, metadata_tags
 from leeway_sandbox.aws.cloud import ACCOUNT, Cloud
 from leeway_sandbox.aws.ec2_requests import MOST_TAGS
 from leeway_sandbox.aws.instances import NoFreeAddresses, free_addresses
+from leeway_sandbox.aws.reservations import (
+    CapacityReservation,
+    ReservationCalls,
+    put_into,
+    specify,
+)
 
 EFA_TYPES = ("efa", "efa-only")
 FLEET_TAG = "aws:ec2:fleet-id"
@@ -37,7 +43,7 @@ _METADATA_KEY = re.compile(r"(?!(\.|\.\.|_index)$)[0-9a-zA-Z\-_+=,.@:]{1,255}")
 TEMPLATE_TAG, VERSION_TAG = "aws:ec2launchtemplate:id", "aws:ec2launchtemplate:version"
 
 
-type Market = Literal["on-demand", "spot"]
+type Market = Literal["on-demand", "spot", "capacity-block", "interruptible-capacity-reservation"]
 
 
 @dataclass(frozen=True)
@@ -116,12 +122,42 @@ def room_of(
     fault = cloud.faults.take_launch("ec2", pool.instance_type, pool.zone, market)
     if fault and fault.error and fault.launched < wanted:
         count, refused = fault.launched, Refused(pool, fault.error, fault.message)
+    reservation = _target_of(pool)
+    if reservation is not None:
+        room = max(reservation.free - taken[reservation.id], 0)
+        if room < count:
+            message = (
+                "The requested reservation does not have sufficient compatible and available "
+                "capacity for this request."
+            )
+            count, refused = room, Refused(pool, "ReservationCapacityExceeded", message)
     free = max(free_addresses(ec2.get_subnet(pool.subnet)) - taken[pool.subnet], 0)
     if free < count:
         full = NoFreeAddresses(pool.subnet)
         count, refused = free, Refused(pool, str(full.code), str(full.message))
     taken[pool.subnet] += count
+    if reservation is not None:
+        taken[reservation.id] += count
     return count, refused
+
+
+def _reservation_of(pool: Pool) -> CapacityReservation | None:
+    """The capacity reservation that a launch runs in."""
+    return ReservationCalls.reservations.target(pool.data, pool.instance_type, pool.zone)
+
+
+def _target_of(pool: Pool) -> CapacityReservation | None:
+    """The capacity reservation that a launch has to run in."""
+    specification = pool.data.get("CapacityReservationSpecification") or {}
+    return _reservation_of(pool) if specification.get("CapacityReservationTarget") else None
+
+
+def _check_reservation(_ec2: Any, market: Market, pool: Pool) -> None:
+    one = _target_of(pool)
+    if one is not None and (one.market or "on-demand") != market:
+        raise InvalidParameterValue(
+            f"The launch is not eligible for capacity reservation '{one.id}'."
+        )
 
 
 def _check_offering(ec2: Any, _market: Market, pool: Pool) -> None:
@@ -290,6 +326,7 @@ _CHECKS: tuple[Callable[[Any, Market, Pool], None], ...] = (
     _check_metadata_tags,
     _check_spot_role,
     _check_profile,
+    _check_reservation,
 )
 
 
@@ -332,7 +369,11 @@ def launch(
     system = {TEMPLATE_TAG: version.template.id, VERSION_TAG: str(version.number)}
     if fleet_id:
         system[FLEET_TAG] = fleet_id
+    reservation = _reservation_of(pool) if market != "spot" else None
     for instance in launched:
+        specify(instance, data)
+        if reservation is not None and reservation.free:
+            put_into(reservation, instance)
         # Tags of AWS do not count towards the 50 of a resource, as they would in moto.
         ec2.tags[instance.id] |= system
         _associate(ec2, instance, pool.profile)

@@ -30,9 +30,11 @@ from leeway_sandbox.aws.cloud import Cloud
 from leeway_sandbox.aws.ec2_requests import ClientTokens, tags_by_resource
 from leeway_sandbox.aws.fleet_launch import Market, Pool, Refused, launch, room_of
 from leeway_sandbox.aws.launch_templates import LAUNCHED, find, version_of
+from leeway_sandbox.aws.reservations import BLOCK, INTERRUPTIBLE
 
 _BY_PRICE = {"on-demand": "lowest-price", "spot": "price-capacity-optimized"}
 _BY_PRIORITY = {"on-demand": "prioritized", "spot": "capacity-optimized-prioritized"}
+_RESERVED: dict[str, Market] = {BLOCK: BLOCK, "reserved-capacity": INTERRUPTIBLE}
 _OPTIONS = {"on-demand": "OnDemandOptions", "spot": "SpotOptions"}
 _FIELDS = {"AvailabilityZone", "ImageId", "InstanceType", "Priority", "SubnetId"}  # of overrides
 
@@ -136,6 +138,8 @@ def _target(call: Fleets) -> tuple[Market, int, bool]:
     if int(total) <= 0:
         raise InvalidParameterValue("TotalTargetCapacity must be greater than 0.")
     market = specification.get("DefaultTargetCapacityType")
+    if market in _RESERVED:
+        return _reserved(call, market), int(total), False
     if market not in _BY_PRICE or len(specification) > 2:
         raise InvalidParameterValue("The sandbox supports fleets of one market, spot or on-demand.")
     options = call._get_param(_OPTIONS[market], {})
@@ -146,6 +150,18 @@ def _target(call: Fleets) -> tuple[Market, int, bool]:
             "other option."
         )
     return market, int(total), known[options["AllocationStrategy"]]
+
+
+def _reserved(call: Fleets, capacity_type: str) -> Market:
+    """Return the market of a fleet of reserved capacity; raises EC2's errors."""
+    options = call._get_param("ReservedCapacityOptions", {})
+    wanted = {} if capacity_type == BLOCK else {"ReservationTypes": [INTERRUPTIBLE]}
+    others = [name for name in _OPTIONS.values() if call._get_param(name, {})]
+    if options != wanted or others:
+        raise InvalidParameterValue(
+            f"A fleet of {capacity_type} has the options {wanted}, and no strategy."
+        )
+    return _RESERVED[capacity_type]
 
 
 def _pools(call: Fleets, market: Market, tags: Mapping[str, Mapping[str, str]]) -> list[Pool]:

@@ -20,11 +20,12 @@ from leeway_sandbox.aws.dynamodb import DynamoDbResponse
 from leeway_sandbox.aws.eks import Eks
 from leeway_sandbox.aws.instance_status import InstanceStatuses
 from leeway_sandbox.aws.prices import PricingResponse, SpotPrices
+from leeway_sandbox.aws.reservations import ReservationCalls
 from leeway_sandbox.aws.spot import SpotRequests
 from leeway_sandbox.aws.stacks import DeployedStacks
 
 
-class Ec2(InstanceStatuses, SpotPrices, SpotRequests, EC2Response):
+class Ec2(InstanceStatuses, ReservationCalls, SpotPrices, SpotRequests, EC2Response):
     """moto's EC2 actions, and those that the sandbox answers itself."""
 
 

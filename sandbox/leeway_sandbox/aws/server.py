@@ -33,6 +33,7 @@ from leeway_sandbox.aws.eventbridge import EventBus
 from leeway_sandbox.aws.moto_calls import Moto
 from leeway_sandbox.aws.nodes import NodeLink
 from leeway_sandbox.aws.queues import Killer
+from leeway_sandbox.aws.reservations import ReservationCalls, Reservations
 from leeway_sandbox.aws.stacks import DeployedStacks
 from leeway_sandbox.aws.throttling import Throttle
 from leeway_sandbox.control import JSON, PREFIX
@@ -60,6 +61,7 @@ class Front:
         self._queue_changes = queues.Changes()
         queues.install(self._queue_changes)
         instances.install(cloud, bus)
+        ReservationCalls.reservations = Reservations(cloud, bus)
         account.install()
         images.install()
         launch_templates.install()

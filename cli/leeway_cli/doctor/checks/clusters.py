@@ -1,7 +1,7 @@
 """What users wrote for a cluster: manifests, pools with the roles of their nodes; the catalog."""
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from leeway.policy.rules import USD_PER_HOUR
 
@@ -63,6 +63,7 @@ def check_pools(facts: Facts) -> Iterator[Finding]:
         roles = {one.name: one for one in known(cluster.roles) or ()}
         for pool in known(cluster.pools) or ():
             yield from _check_pool(cluster.name, pool)
+            yield from _check_reservations(cluster.name, pool, facts.now)
             if (role := roles.get(pool.role)) is not None:
                 yield from _check_role(cluster.name, pool, role, stack)
 
@@ -84,6 +85,36 @@ def _check_pool(cluster: str, pool: PoolFacts) -> Iterator[Finding]:
             f"No node of pool {pool.name} has ever joined: nobody knows yet whether its nodes can.",
             shell("leeway", "status", "--cluster", cluster),
         )
+
+
+ENDS_SOON = timedelta(days=7)
+"""How long before the end of a reservation the doctor says so."""
+
+
+def _check_reservations(cluster: str, pool: PoolFacts, now: datetime) -> Iterator[Finding]:
+    """Check that what is reserved is used, and does not end unnoticed."""
+    look = shell("leeway", "get", f"nodepool/{pool.name}", "--cluster", cluster)
+    about = About(reasons.RESERVATION_UNUSED, f"pool {pool.name}", cluster)
+    for why in pool.not_used:
+        yield about.warns(why, look)
+    for one in pool.reservations:
+        if one.free == one.total:
+            refuses = f"pool {pool.name} does not allow the capacity type reserved"
+            why = refuses if pool.not_reserved else f"pool {pool.name} selects it"
+            yield about.warns(
+                f"Nothing runs in capacity reservation {one.id} ({one.total} {one.instance_type} "
+                f"in {one.zone}), which is paid for: {why}.",
+                look,
+            )
+        if one.ends is not None and not pool.not_reserved and one.ends - now < ENDS_SOON:
+            then = "its nodes are on-demand from then on"
+            if one.capacity.block:
+                then = "Leeway drains its nodes before"
+            yield About(reasons.RESERVATION_ENDS, f"pool {pool.name}", cluster).warns(
+                f"Capacity reservation {one.id} of pool {pool.name} ends at "
+                f"{one.ends:%Y-%m-%d %H:%M} UTC: {then}.",
+                look,
+            )
 
 
 def check_catalog(facts: Facts) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from leeway.aws.errors import code_of
 from leeway.headroom.reconciler import BUFFER_ROLE, TARGET_ROLE
 from leeway.launch.images import ImageVariant
 from leeway.launch.node_settings import NodeSettings, NotLaunchable, settings_of
+from leeway.launch.reservations import reservation_terms
 from leeway.launch.resolve_pools import PoolResolver
 from leeway.manifests.base import Manifest
 from leeway.manifests.cluster import Cluster, ClusterSpec
@@ -87,6 +88,7 @@ def pools_of(
     for one in settings:
         record = stored.get(one.pool)
         joined = record is not None and record.counted_from is not None
+        reserved = resolver.selected_reservations(one)
         found.append(
             PoolFacts(
                 name=one.pool,
@@ -94,6 +96,9 @@ def pools_of(
                 unlaunchable=_unlaunchable(resolver, one),
                 launched=one.pool in launched or joined,
                 paused=str(record.paused) if record is not None and record.paused else None,
+                reservations=reserved.of_cluster,
+                not_reserved=one.reservations is not None and reservation_terms(one) is None,
+                not_used=tuple(reason.message for reason in reserved.not_used),
             )
         )
     return tuple(found)

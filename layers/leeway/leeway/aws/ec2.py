@@ -29,6 +29,9 @@ from leeway.instances.owners import (
     owner_of,
 )
 from leeway.notices import InterruptionAction
+from leeway.notices.parse import block_ends_instances_at
+from leeway.selection.labels import ON_DEMAND, RESERVED, SPOT
+from leeway.selection.offers.reservations import BLOCK, INTERRUPTIBLE, ReservedCapacity
 
 
 def tag_filters(tags: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -42,6 +45,7 @@ def tag_filters(tags: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 UNKNOWN = "InvalidInstanceID.NotFound"
+UNKNOWN_RESERVATION = "InvalidCapacityReservationId.NotFound"
 
 
 _IN_ONE_CALL = 200
@@ -249,7 +253,7 @@ def facts_of(described: dict[str, Any]) -> InstanceFacts | None:
         private_dns_name=described.get("PrivateDnsName", ""),
         zone=described.get("Placement", {}).get("AvailabilityZone", ""),
         instance_type=described.get("InstanceType", ""),
-        capacity_type=described.get("InstanceLifecycle", "on-demand"),
+        capacity_type=capacity_type_of(described),
         owner=owner_of(tags),
         joined=EKS_CLUSTER_TAG in tags,
         from_fleet=FLEET_TAG in tags,
@@ -259,7 +263,27 @@ def facts_of(described: dict[str, Any]) -> InstanceFacts | None:
             sorted(one["GroupId"] for one in described.get("SecurityGroups", []))
         ),
         launch_settings=tags.get(SETTINGS_TAG, ""),
+        reservation=reservation_of(described),
     )
+
+
+def reservation_of(described: dict[str, Any]) -> ReservedCapacity | None:
+    """The capacity reservation that an instance was launched for; None without one. An instance
+    that EC2 only happens to run in an open reservation was launched as on-demand."""
+    specification = described.get("CapacityReservationSpecification", {})
+    only = specification.get("CapacityReservationPreference") == "capacity-reservations-only"
+    found = described.get("CapacityReservationId")
+    if not (only and found):
+        return None
+    lifecycle = described.get("InstanceLifecycle")
+    return ReservedCapacity(found, lifecycle == BLOCK, lifecycle == INTERRUPTIBLE)
+
+
+def capacity_type_of(described: dict[str, Any]) -> str:
+    """The capacity type of an instance. One whose reservation has ended is on-demand."""
+    if described.get("InstanceLifecycle") == SPOT:
+        return SPOT
+    return RESERVED if reservation_of(described) else ON_DEMAND
 
 
 def observed_of(described: dict[str, Any]) -> ObservedInstance | None:
@@ -395,6 +419,26 @@ class Ec2Sweep:
                     for status in page["InstanceStatuses"]:
                         found[status["InstanceId"]] = _impairment(status)
         return list(found.values())
+
+    def block_ends(self, reservations: Collection[str]) -> dict[str, datetime]:
+        """Read when EC2 begins to end the instances of these Capacity Blocks."""
+        found = {}
+        # A filter by tags or types would not name them, and a call with an unknown id is refused:
+        # there are few blocks, and many calls would be needed only for many.
+        for reservation in sorted(reservations):
+            with aws_errors():
+                try:
+                    answer = self._client().describe_capacity_reservations(
+                        CapacityReservationIds=[reservation]
+                    )
+                except ClientError as error:
+                    if code_of(error) != UNKNOWN_RESERVATION:
+                        raise
+                    continue
+            for one in answer["CapacityReservations"]:
+                if (ends := one.get("EndDate")) is not None:
+                    found[reservation] = block_ends_instances_at(ends, one["InstanceType"])
+        return found
 
     def states(self, instances: Collection[str]) -> dict[str, str]:
         """Read the states of these instances.

@@ -6,12 +6,14 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from leeway.aws.ec2 import capacity_type_of, reservation_of
 from leeway.aws.errors import aws_errors, code_of
 from leeway.instances.owners import INTENT_TAG
 from leeway.launch.fleets import FleetAnswer, FleetError, FleetInstance, FleetRequest, Override
 from leeway.launch.templates import VERSION, tag_list
 from leeway.ports.aws import CloudRefused
-from leeway.selection.labels import ON_DEMAND, SPOT
+from leeway.selection.labels import ON_DEMAND, RESERVED, SPOT
+from leeway.selection.offers.reservations import BLOCK, INTERRUPTIBLE
 
 _BY_PRICE = {SPOT: "price-capacity-optimized", ON_DEMAND: "lowest-price"}
 _BY_PRIORITY = {SPOT: "capacity-optimized-prioritized", ON_DEMAND: "prioritized"}
@@ -44,7 +46,11 @@ class Ec2Fleets:
                     instance,
                     entry["InstanceType"],
                     _override(entry).zone,
-                    entry.get("Lifecycle", request.capacity_type),
+                    # The answer names the market, which is on-demand for most reservations.
+                    RESERVED
+                    if request.reservation
+                    else entry.get("Lifecycle", request.capacity_type),
+                    request.reservation,
                 )
                 for entry in answer.get("Instances", [])
                 for instance in entry["InstanceIds"]
@@ -65,7 +71,8 @@ class Ec2Fleets:
                     found["InstanceId"],
                     found["InstanceType"],
                     found["Placement"]["AvailabilityZone"],
-                    found.get("InstanceLifecycle", "on-demand"),
+                    capacity_type_of(found),
+                    reservation_of(found),
                 )
                 for page in pages
                 for reserved in page["Reservations"]
@@ -93,13 +100,7 @@ class Ec2Fleets:
 
 
 def _parameters(request: FleetRequest) -> dict[str, Any]:
-    is_spot = request.capacity_type == SPOT
-    allocation = _BY_PRIORITY if request.prioritized else _BY_PRICE
-    strategy = {
-        "SpotOptions" if is_spot else "OnDemandOptions": {
-            "AllocationStrategy": allocation[request.capacity_type]
-        }
-    }
+    target, strategy = _market(request)
     tags = tag_list(request.tags)
     return {
         "Type": "instant",
@@ -123,13 +124,29 @@ def _parameters(request: FleetRequest) -> dict[str, Any]:
         ],
         "TargetCapacitySpecification": {
             "TotalTargetCapacity": request.count,
-            "DefaultTargetCapacityType": request.capacity_type,
+            "DefaultTargetCapacityType": target,
         },
         "TagSpecifications": [
             {"ResourceType": kind, "Tags": tags} for kind in ("fleet", "instance", "volume")
         ],
         **strategy,
     }
+
+
+def _market(request: FleetRequest) -> tuple[str, dict[str, Any]]:
+    """The capacity type of the fleet as EC2 names it, and its options. Source: EC2 API reference,
+    TargetCapacitySpecificationRequest: a fleet for a reservation is on-demand, unless it is a
+    Capacity Block or interruptible."""
+    allocation = _BY_PRIORITY if request.prioritized else _BY_PRICE
+    if request.capacity_type == SPOT:
+        return SPOT, {"SpotOptions": {"AllocationStrategy": allocation[SPOT]}}
+    if request.reservation is not None and request.reservation.block:
+        return BLOCK, {}
+    if request.reservation is not None and request.reservation.interruptible:
+        return "reserved-capacity", {
+            "ReservedCapacityOptions": {"ReservationTypes": [INTERRUPTIBLE]}
+        }
+    return ON_DEMAND, {"OnDemandOptions": {"AllocationStrategy": allocation[ON_DEMAND]}}
 
 
 def _override(entry: Mapping[str, Any]) -> Override:
@@ -144,8 +161,9 @@ def _error(entry: Mapping[str, Any], request: FleetRequest) -> FleetError:
     return FleetError(
         entry.get("ErrorCode", ""),
         entry.get("ErrorMessage", ""),
-        entry.get("Lifecycle", request.capacity_type),
+        RESERVED if request.reservation else entry.get("Lifecycle", request.capacity_type),
         override if override.instance_type else None,
+        request.reservation.id if request.reservation else "",
     )
 
 

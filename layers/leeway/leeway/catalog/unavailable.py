@@ -16,7 +16,8 @@ instances of one offering at once, and DynamoDB accepts a thousand writes per se
 
 @dataclass(frozen=True, slots=True)
 class Offering:
-    """An instance type in a zone of a region. `capacity_type` is `spot` or `on-demand`."""
+    """An instance type in a zone of a region; of the `capacity_type` reserved, the id of the
+    reservation in place of the type."""
 
     region: str
     instance_type: str

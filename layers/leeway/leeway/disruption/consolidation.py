@@ -19,7 +19,7 @@ from leeway.disruption.rules import Cause
 from leeway.disruption.snapshot import NodeReturn, OwnNode
 from leeway.launch.prices import ROUNDING, Prices
 from leeway.reasons import Reason
-from leeway.selection.labels import CAPACITY_TYPES, SPOT
+from leeway.selection.labels import CAPACITY_TYPES, RESERVED, SPOT
 from leeway.selection.on_demand import Balances
 from leeway.selection.packing.plan import Plan, PlannedNode
 from leeway.selection.packing.supply import UNKNOWN_PRICE, Candidate, Supply
@@ -469,6 +469,9 @@ class Consolidation:
         return (found,) if found is not None else ()
 
     def _has_price(self, one: OwnNode) -> bool:
+        if one.capacity_type == RESERVED:
+            self.kept[one.name] = reasons.NODE_IS_RESERVED(node=one.name, pods=len(one.pods))
+            return False
         if one.price is None:
             self.kept[one.name] = reasons.NODE_WITHOUT_PRICE(
                 type=one.instance_type, capacity_type=one.capacity_type, zone=one.zone

@@ -58,12 +58,15 @@ class CurrentLaunch:
     - `hashes`: of the settings in the manifests, by the names of their parts.
     - `images`: the AMI for each variant of machine.
     - `subnets`, `security_groups`: the ids of all that the pool selects.
+    - `unselected`: the active capacity reservations that its nodes run in and that it does not
+      select any more.
     """
 
     hashes: Mapping[str, str] = field(default_factory=dict)
     images: Mapping[ImageVariant, str] = field(default_factory=dict)
     subnets: frozenset[str] | None = None
     security_groups: frozenset[str] | None = None
+    unselected: frozenset[str] = frozenset()
 
 
 def launch_drift_of(
@@ -87,6 +90,8 @@ def _by_description(
     if now.security_groups and groups and groups != now.security_groups:
         has, wanted = named(sorted(groups)), named(sorted(now.security_groups))
         yield f"It has the security groups {has}, and its pool selects {wanted} now."
+    if facts.reservation is not None and facts.reservation.id in now.unselected:
+        yield f"Its pool does not select capacity reservation {facts.reservation.id} any more."
 
 
 def _by_settings(facts: InstanceFacts, now: CurrentLaunch) -> Iterator[str]:

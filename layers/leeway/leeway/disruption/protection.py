@@ -17,6 +17,7 @@ from leeway.ports.kubernetes_objects import (
     PROTECTS_POD,
 )
 from leeway.reasons import Reason
+from leeway.selection.labels import RESERVED
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +247,8 @@ def _against_saving(one: OwnNode, moving: Moving) -> Iterator[Blocker]:
     if snapshot.rules[one.pool].only_empty and one.pods:
         reason = reasons.POOL_ONLY_EMPTY(node=one.name, pods=len(one.pods), pool=one.pool)
         yield Blocker(reason)
+    if one.pods and one.capacity_type == RESERVED:
+        yield Blocker(reasons.NODE_IS_RESERVED(node=one.name, pods=len(one.pods)))
     if one.pods and one.price is None:
         reason = reasons.NODE_WITHOUT_PRICE(
             type=one.instance_type, capacity_type=one.capacity_type, zone=one.zone

@@ -137,6 +137,11 @@ NODE_WITHOUT_PRICE = ReasonCode(
     "NodeWithoutPrice",
     "The price of {type} ({capacity_type}) in {zone} is not known, so no saving is known either.",
 )
+NODE_IS_RESERVED = ReasonCode(
+    "NodeIsReserved",
+    "Node {node} runs in capacity that is reserved and paid for anyway: to move its {pods} pods "
+    "would save nothing. It goes when it is empty.",
+)
 NOTHING_CHEAPER = ReasonCode(
     "NothingCheaper",
     "The {pods} pods of node {node} do not fit on other nodes, and no cheaper node holds them.",

@@ -264,6 +264,7 @@ class ReturnCapacity:
             launches=launches,
             deleted=deleted,
             index=index,
+            reservations=self._launches.reservations(cluster, read.manifests, read.intents, now),
         )
 
     def _gone(

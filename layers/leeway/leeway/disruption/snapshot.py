@@ -5,7 +5,7 @@ No I/O: it is made of what a run of provision_nodes has read. `leeway explain` m
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import isfinite
 
@@ -28,6 +28,7 @@ from leeway.provisioning.demand import ClusterRead
 from leeway.reasons import Reason
 from leeway.selection.labels import CAPACITY_TYPE, INITIALIZED, INSTANCE_TYPE, ZONE
 from leeway.selection.offers.catalog import Catalog, Unavailable
+from leeway.selection.offers.reservations import Reservation
 from leeway.selection.pods import ExistingNode, NodePool, Pod, PodSpec
 
 
@@ -207,6 +208,7 @@ def snapshot_of(
     gone: Collection[str] = (),
     deleted: Mapping[str, datetime] | None = None,
     index: Mapping[str, InstanceFacts] | None = None,
+    reservations: Mapping[str, tuple[Reservation, ...]] | None = None,
 ) -> Snapshot:
     """Make the snapshot of a cluster.
 
@@ -217,9 +219,14 @@ def snapshot_of(
     pods is worth. `launches` is what each pool would launch with now, by its name. `gone` are
     instances that were given back empty and that EC2 ends; `deleted` is when pools were deleted
     whose nodes are given back. `index` are all instances of the cluster by id, as of a few minutes
-    ago: launched instances that are not in it, or have joined before, come no more.
+    ago: launched instances that are not in it, or have joined before, come no more. `reservations`
+    are those that each pool may launch into, by its name.
     """
-    pools = pools_of(read.manifests)
+    reserved = reservations or {}
+    pools = tuple(
+        replace(one, reservations=reserved[one.name]) if one.name in reserved else one
+        for one in pools_of(read.manifests)
+    )
     by_name = {one.name: one for one in pools}
     making = _Nodes(read, own, quiet, frozenset(retiring), gone, by_name, launches or {})
     nodes = {node.name: node for node in read.demand.nodes}
@@ -412,6 +419,7 @@ class _Nodes:
             INSTANCE_TYPE: facts.instance_type,
             ZONE: facts.zone,
             CAPACITY_TYPE: facts.capacity_type,
+            **(facts.reservation.labels if facts.reservation else {}),
         }
         machine = self._read.catalog.machine(facts.instance_type)
         variant = None if machine is None else variant_of(machine)

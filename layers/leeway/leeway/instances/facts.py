@@ -5,13 +5,15 @@ from collections.abc import Iterable
 from pydantic import BaseModel, ConfigDict
 
 from leeway.instances.owners import Owner
+from leeway.selection.offers.reservations import ReservedCapacity
 from leeway.table import BY_CLUSTER, Record, Table
 
 
 class InstanceFacts(BaseModel):
     """Facts about an instance, from EC2, that seldom change.
 
-    `capacity_type` is `spot` or `on-demand`. `joined` says that the instance has the tag that EKS,
+    `capacity_type` is `spot`, `on-demand`, or `reserved`: then `reservation` is the one that the
+    instance was launched into. `joined` says that the instance has the tag that EKS,
     and nobody else, writes when an instance joins the cluster. `from_fleet` says that it has the
     tag that EC2, and nobody else, writes on the instances of a fleet.
 
@@ -34,6 +36,7 @@ class InstanceFacts(BaseModel):
     subnet: str = ""
     security_groups: tuple[str, ...] = ()
     launch_settings: str = ""
+    reservation: ReservedCapacity | None = None
 
 
 FACTS = Record(

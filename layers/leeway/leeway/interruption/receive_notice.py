@@ -350,7 +350,8 @@ class ReceiveNotice:
 
     def _mark_unavailable(self, about: _About) -> str:
         facts, region = about.facts, about.notice.region
-        offering = Offering(region, facts.instance_type, facts.zone, facts.capacity_type)
+        kind = facts.reservation.id if facts.reservation else facts.instance_type
+        offering = Offering(region, kind, facts.zone, facts.capacity_type)
         until = self.clock.now() + UNAVAILABLE_FOR
         self.offerings.mark(offering, f"EC2 interrupts {facts.instance}", until)
         return ""

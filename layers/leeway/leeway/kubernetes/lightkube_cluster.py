@@ -40,6 +40,7 @@ from leeway.kubernetes.translate import (
     excluded,
     is_segment,
     is_subdomain,
+    no_more_reserved,
     out_of_service,
     released,
     set_up,
@@ -218,6 +219,10 @@ class LightkubeCluster:
             set_up, labels=labels, taints=taints, without=without, annotations=annotations or {}
         )
         return self._change_node(node.name, change, node.uid)
+
+    def label_on_demand(self, node: Node) -> bool:
+        """Replace the labels of reserved capacity by one merge patch."""
+        return self._change_node(node.name, no_more_reserved, node.uid)
 
     def mark_out_of_service(self, node: Node) -> bool:
         """Taint the node as non-gracefully shut down."""

@@ -24,6 +24,7 @@ from leeway.ports.kubernetes_objects import (
 )
 from leeway.printable import printable
 from leeway.retirement.pods import DAEMONSET, FINISHED_PHASES
+from leeway.selection.labels import CAPACITY_TYPE, ON_DEMAND, RESERVATION_LABELS, RESERVED
 
 # A field that refers to another object may contain any text. In a URL, `a/status` is a subresource
 # and `../pods` another resource; in a field selector, a comma starts another condition.
@@ -322,6 +323,16 @@ def set_up(
 
 def _missing(wanted: Mapping[str, str], present: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in wanted.items() if present.get(key) != value}
+
+
+def no_more_reserved(node: NodeObject) -> Patch | None:
+    """Return the merge patch that labels a node as on-demand; None if it is not labelled as
+    reserved."""
+    present = _labels(node)
+    if present.get(CAPACITY_TYPE) != RESERVED:
+        return None
+    removed = {key: None for key in RESERVATION_LABELS if key in present}
+    return {"metadata": {"labels": {CAPACITY_TYPE: ON_DEMAND, **removed}}}
 
 
 def out_of_service(node: NodeObject) -> Patch | None:

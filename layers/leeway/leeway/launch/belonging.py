@@ -96,6 +96,17 @@ def check_security_groups(
     _check(cluster, "security group", place, foreign)
 
 
+def why_not_reserved_for(cluster: str, tags: Mapping[str, str], *, named: bool) -> str:
+    """Return why a cluster may not use a capacity reservation; empty if it may. Its tags name the
+    cluster, or they name no cluster and a term names the reservation by its id or its tags. So a
+    tag keeps a reservation for one cluster, and no term takes what is merely open."""
+    if is_tagged_for(cluster, tags):
+        return ""
+    if others := clusters_of(tags):
+        return f"its tags name cluster {', '.join(sorted(others))}"
+    return "" if named else "no term names it by id or tags, and its tags name no cluster"
+
+
 def _check(cluster: str, kind: str, place: str, foreign: Collection[str]) -> None:
     if foreign:
         some = ", ".join(sorted(foreign)[:3])

@@ -178,5 +178,6 @@ def _facts_of(intent: LaunchIntent, instance: FleetInstance) -> InstanceFacts:
         zone=instance.zone,
         instance_type=instance.instance_type,
         capacity_type=instance.capacity_type,
+        reservation=instance.reservation,
         owner=Owner(OwnerKind.LEEWAY, intent.pool),
     )

@@ -10,12 +10,20 @@ from enum import StrEnum
 
 from leeway.launch.fleets import FleetError
 from leeway.reasons import Reason, ReasonCode, clause
+from leeway.selection.labels import RESERVED
 from leeway.selection.offers.catalog import ANY, Unavailable
 
 CAPACITY_UNAVAILABLE = ReasonCode(
     "CapacityUnavailable",
     "EC2 has no {capacity_type} capacity for {types} in {zones} now ({codes}): Leeway uses other "
     "offerings for three minutes.",
+)
+
+RESERVATION_FULL = ReasonCode(
+    "ReservationFull",
+    "Capacity reservation {reservation} has no free instance for {types} in {zones} ({codes}), "
+    "although EC2 said that it has: another account or workload uses it too. Leeway uses other "
+    "capacity for three minutes, where the pool allows it.",
 )
 
 QUOTA_REACHED = ReasonCode(
@@ -58,6 +66,7 @@ _NO_CAPACITY = frozenset(
         "InsufficientHostCapacity",
         "InsufficientInstanceCapacity",
         "InsufficientReservedInstanceCapacity",
+        "InvalidCapacityReservationId.NotFound",  # it has ended since it was read
         "InvalidFleetConfiguration",  # the zone does not offer the type
         "ReservationCapacityExceeded",
         "SpotMaxPriceTooLow",
@@ -228,6 +237,8 @@ def _offering(error: FleetError) -> Unavailable | None:
         return Unavailable(ANY, ANY, error.capacity_type)
     if error.override is None:
         return None
+    if error.capacity_type == RESERVED:
+        return Unavailable(error.reservation, error.override.zone, RESERVED)
     return Unavailable(error.override.instance_type, error.override.zone, error.capacity_type)
 
 
@@ -238,6 +249,10 @@ def _reason(pool: str, cause: Cause, errors: Sequence[FleetError]) -> Reason:
     offering = {"capacity_type": first.capacity_type, "types": types, "zones": zones}
     error = f"{first.code}: {clause(first.message)}"
     match cause:
+        case Cause.CAPACITY if first.capacity_type == RESERVED:
+            codes = _some(one.code for one in errors)
+            full = first.reservation
+            return RESERVATION_FULL(reservation=full, types=types, zones=zones, codes=codes)
         case Cause.CAPACITY:
             return CAPACITY_UNAVAILABLE(**offering, codes=_some(one.code for one in errors))
         case Cause.QUOTA:

@@ -15,18 +15,20 @@ from leeway.selection.labels import ON_DEMAND, RESERVED, SPOT, WELL_KNOWN
 from leeway.selection.offers.allocatable import NodeClass
 from leeway.selection.offers.catalog import Catalog, Unavailable
 from leeway.selection.offers.machines import EFA
+from leeway.selection.offers.reservations import CHEAPER, ReservedCapacity
 from leeway.selection.packing.plan import Choice, Plan, PlannedNode
 from leeway.selection.pods import NodePool
 
 
 @dataclass(frozen=True, slots=True)
 class FleetInstance:
-    """An instance that a fleet launched."""
+    """An instance that a fleet launched. `reservation` is the one that it was launched into."""
 
     instance: str
     instance_type: str
     zone: str
     capacity_type: str
+    reservation: ReservedCapacity | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +44,14 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class FleetError:
-    """An error of one override of a fleet, or of the whole call (`override` is None)."""
+    """An error of one override of a fleet, or of the whole call (`override` is None). `reservation`
+    is the id of the one that the fleet requests."""
 
     code: str
     message: str
     capacity_type: str
     override: Override | None = None
+    reservation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +73,15 @@ class TemplateOverrides:
 
 @dataclass(frozen=True, slots=True)
 class FleetRequest:
-    """A request for `count` instances; EC2 may launch fewer. `capacity_type` is spot or
-    on-demand; `tags` are those of instances and volumes."""
+    """A request for `count` instances; EC2 may launch fewer. `capacity_type` is spot, on-demand or
+    reserved, with the `reservation` that the templates name; `tags` are those of instances and
+    volumes."""
 
     capacity_type: str
     count: int
     templates: tuple[TemplateOverrides, ...]
     tags: Mapping[str, str]
+    reservation: ReservedCapacity | None = None
 
     @property
     def overrides(self) -> tuple[Override, ...]:
@@ -190,12 +196,17 @@ class Offers:
         self._plain = {(one.zone, one.capacity_type): one.prices for one, _ in plain}
 
     def price(self, instance_type: str, zone: str, capacity_type: str) -> float | None:
-        """Return USD per hour, infinity if the price is unknown; None if it is not available."""
-        market, available = self._markets.get((zone, capacity_type), (None, 0))
+        """Return USD per hour, infinity if the price is unknown; None if it is not available.
+        Reserved capacity is paid for anyway: its price only orders it."""
+        reserved = capacity_type == RESERVED
+        key = (zone, ON_DEMAND if reserved else capacity_type)
+        market, available = self._markets.get(key, (None, 0))
         index = self._index.get(instance_type)
         if market is None or index is None or not available >> index & 1:
-            return None
+            return 0.0 if reserved else None
         price = market.prices[index]
+        if reserved:
+            return 0.0 if isnan(price) else price / CHEAPER
         return inf if isnan(price) else price
 
     def is_overlaid(self, override: Override, capacity_type: str) -> bool:
@@ -224,7 +235,7 @@ def select_overrides(
 ) -> Selected | None:
     """Select the overrides of the first choice that can be requested; None if none can be.
 
-    `subnets` has the subnet of each zone. Reserved capacity is not requested. A Spot offering that
+    `subnets` has the subnet of each zone. A Spot offering that
     costs more than the cheapest on-demand choice is left out, and an offering that does not cost
     less than `below`, in USD per hour; with `bills`, the prices of AWS, also one that is not billed
     with less than `billed`.
@@ -232,17 +243,30 @@ def select_overrides(
     on_demand = [one.price for one in choices if one.capacity_type == ON_DEMAND]
     ceiling = inf if not on_demand or on_demand[0] is None else on_demand[0]
     for choice in choices:
-        if choice.capacity_type == RESERVED:
-            continue
         most = ceiling if choice.capacity_type == SPOT else inf
-        found = _overrides(choice, subnets, offers, most, below)
+        if choice.capacity_type == RESERVED:
+            found = _reserved(choice, subnets, below)
+        else:
+            found = _overrides(choice, subnets, offers, most, below)
         if bills is not None and billed < inf:
-            kind = choice.capacity_type
+            reserved = choice.capacity_type == RESERVED
+            kind = ON_DEMAND if reserved else choice.capacity_type
             prices = ((one, bills.price(one.instance_type, one.zone, kind)) for one in found)
             found = (one for one, price in prices if price is not None and price < billed)
         if overrides := tuple(islice(found, MOST_OVERRIDES)):
+            if choice.capacity_type == RESERVED:
+                return Selected(choice, overrides)
             return Selected(choice, _prioritized(overrides, choice.capacity_type, offers))
     return None
+
+
+def _reserved(choice: Choice, subnets: Mapping[str, str], below: float) -> Iterator[Override]:
+    """The override of a reservation, in the subnet of its zone."""
+    if (choice.price or 0.0) < below:
+        for kind in choice.instance_types:
+            for zone in choice.zones:
+                if zone in subnets:
+                    yield Override(kind, zone, subnets[zone])
 
 
 def _overrides(
@@ -302,7 +326,8 @@ def request_of(
         TemplateOverrides(name, tuple(override for _, override in group))
         for name, group in groupby(ordered, key=lambda one: one[0])
     )
-    return FleetRequest(selected.choice.capacity_type, count, templates, dict(tags))
+    choice = selected.choice
+    return FleetRequest(choice.capacity_type, count, templates, dict(tags), choice.reservation)
 
 
 def token_of(intent: str, request: FleetRequest) -> str:

@@ -276,5 +276,6 @@ def _labels(
         ZONE: instance.zone,
         **({ZONE_ID: zone_id} if zone_id else {}),
         CAPACITY_TYPE: instance.capacity_type,
+        **(instance.reservation.labels if instance.reservation else {}),
         NODEPOOL: intent.pool,
     }

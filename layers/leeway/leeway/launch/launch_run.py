@@ -40,6 +40,7 @@ from leeway.launch.prices import (
     too_dear,
     within_limit,
 )
+from leeway.launch.reservations import RESERVATIONS_NOT_READ
 from leeway.launch.resolve_pools import NodeSources, PoolResolver
 from leeway.launch.static_pools import plan_static_pools, replacements, shortages
 from leeway.launch.templates import LaunchTemplates
@@ -50,6 +51,7 @@ from leeway.ports.functions import AdmitNode
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.selection.labels import ZONE
 from leeway.selection.offers.catalog import Catalog, Unavailable
+from leeway.selection.offers.reservations import Reservation
 from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
@@ -208,6 +210,7 @@ class LaunchRun:
         self.unavailable |= self.order.unavailable
         self._gone = self._ended_instances()
         self.prices = Prices(self.order.catalog)
+        self._unread: set[str] = set()
         self._ceiling = self.order.ceiling or PriceCeiling()
         self._spending_limits: tuple[SpendingLimit, ...] | None = None
 
@@ -348,7 +351,27 @@ class LaunchRun:
         zones = Requirements([Requirement.of(ZONE, "In", list(choice.by_zone))])
         pool = settings.template.pool
         within = within_limit(pool, self.spending_limits(), self.prices)
-        return replace(within, requirements=within.requirements.intersection(zones))
+        return replace(
+            within,
+            requirements=within.requirements.intersection(zones),
+            reservations=self._reservations(settings),
+        )
+
+    def _reservations(self, settings: NodeSettings) -> tuple[Reservation, ...]:
+        """The reservations of a pool. Pods do not wait for them: if they cannot be read, other
+        capacity is launched, and this run does not read them again."""
+        if settings.pool in self._unread:
+            return ()
+        try:
+            usable, not_used = self._resolver.reservations(
+                settings, self.intents, self.deps.clock.now()
+            )
+        except API_ERRORS as error:
+            self._unread.add(settings.pool)
+            self.reasons.append(RESERVATIONS_NOT_READ(pool=settings.pool, error=clause(error)))
+            return ()
+        self.reasons += (one for one in not_used if one not in self.reasons)
+        return usable
 
     def spending_limits(self) -> tuple[SpendingLimit, ...]:
         """Return what further nodes may cost, after those that this run has launched."""

@@ -393,6 +393,7 @@ def _request(intent: LaunchIntent, observed: ObservedInstance, now: datetime) ->
             **intent.labels_for_admission,
             NODEPOOL: intent.pool,
             CAPACITY_TYPE: observed.facts.capacity_type,
+            **(observed.facts.reservation.labels if observed.facts.reservation else {}),
         },
         annotations=intent.annotations,
         taints=intent.taints_for_admission,

@@ -8,7 +8,12 @@ from typing import Any
 
 from leeway.bootstrap.node import NodeTemplate, templates_of
 from leeway.instances.owners import INTENT_TAG, OWNED_PREFIX, OWNER_TAG, POOL_TAG, SETTINGS_TAG
-from leeway.manifests.base import Manifest, SecurityGroupTerm, SubnetTerm
+from leeway.manifests.base import (
+    CapacityReservationTerm,
+    Manifest,
+    SecurityGroupTerm,
+    SubnetTerm,
+)
 from leeway.manifests.cluster import Cluster, Defaults
 from leeway.manifests.node_class import (
     AmiTerm,
@@ -67,6 +72,7 @@ class NodeSettings:
     metadata: MetadataOptions = field(default_factory=MetadataOptions)
     public_address: bool | None = None
     detailed_monitoring: bool = False
+    reservations: Setting[tuple[CapacityReservationTerm, ...]] | None = None
     connection_tracking: ConnectionTracking | None = None
 
     @property
@@ -122,6 +128,10 @@ def _settings(
         metadata=spec.metadata_options,
         public_address=spec.associate_public_ip_address,
         detailed_monitoring=bool(spec.detailed_monitoring),
+        reservations=_setting(
+            spec.capacity_reservation_selector_terms or None,
+            f"{own}capacityReservationSelectorTerms",
+        ),
         connection_tracking=spec.connection_tracking,
     )
 

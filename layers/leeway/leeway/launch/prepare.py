@@ -27,6 +27,7 @@ from leeway.reasons import Reason, clause
 from leeway.selection.labels import SPOT
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.offers.machines import EFA, Machine
+from leeway.selection.offers.reservations import ReservedCapacity
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,8 @@ def prepare(
         )
     used = dict.fromkeys(one.instance_type for one in selected.overrides)
     spot = selected.choice.capacity_type == SPOT
-    boots = _boots(group, pool, {name: bootable[name] for name in used}, spot=spot)
+    machines = {name: bootable[name] for name in used}
+    boots = _boots(group, pool, machines, spot=spot, reservation=selected.choice.reservation)
     cluster = pool.details.name
     hashes = tag_value(settings_hashes(pool.settings))
     tags = instance_tags(cluster, group.pool.name, intent, hashes, pool.resources.tags)
@@ -132,7 +134,12 @@ class _Boot:
 
 
 def _boots(
-    group: LaunchGroup, pool: ResolvedPool, machines: Mapping[str, Machine], *, spot: bool
+    group: LaunchGroup,
+    pool: ResolvedPool,
+    machines: Mapping[str, Machine],
+    *,
+    spot: bool,
+    reservation: ReservedCapacity | None,
 ) -> Mapping[str, _Boot]:
     """Render the user data of each instance type, once for equal ones: it takes milliseconds."""
     source = replace(pool.settings.template, pool=group.pool)
@@ -155,6 +162,7 @@ def _boots(
                     user_data.text,
                     network_cards(efas, machine.efa_card),
                     spot=spot,
+                    reservation=reservation,
                 )
                 known[key] = _Boot(template, user_data)
         except UserDataError as error:

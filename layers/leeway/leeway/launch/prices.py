@@ -14,7 +14,7 @@ from math import inf, isfinite, nextafter
 from leeway.capacity_requests import PriceLimit
 from leeway.launch.fleets import FleetInstance, Offers
 from leeway.reasons import Reason, ReasonCode
-from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, ZONE
+from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, RESERVED, ZONE
 from leeway.selection.offers.allocatable import NodeClass
 from leeway.selection.offers.catalog import Catalog, bits
 from leeway.selection.packing.plan import Plan, PlannedNode
@@ -51,9 +51,10 @@ class Prices:
         self._offers = Offers(catalog)
 
     def of(self, instance_type: str, zone: str, capacity_type: str, vcpus: float = 0.0) -> float:
-        """Return USD per hour of an offering. `vcpus` counts for a type that is not in the
-        catalog."""
-        price = self._offers.price(instance_type, zone, capacity_type)
+        """Return USD per hour of an offering, of reserved capacity what it would cost on demand.
+        `vcpus` counts for a type that is not in the catalog."""
+        paid = ON_DEMAND if capacity_type == RESERVED else capacity_type
+        price = self._offers.price(instance_type, zone, paid)
         if price is not None and isfinite(price):
             return price
         known = self._of_types.get(instance_type)
@@ -79,11 +80,14 @@ class Prices:
         return self.of(kind.name, offering.zone, offering.capacity_type, vcpus)
 
     def published(self, node: PlannedNode) -> float | None:
-        """Return the price that AWS publishes of that offering, None if it publishes none."""
+        """Return the price that AWS publishes of that offering, None if it publishes none; of
+        reserved capacity, what it would cost on demand."""
         offering, kind = node.cheapest.offering, node.cheapest.type
-        if not node.cheapest.pool.node_class.overlays:
+        reserved = offering.reservation is not None
+        if not reserved and not node.cheapest.pool.node_class.overlays:
             return offering.price
-        price = self._offers.price(kind.name, offering.zone, offering.capacity_type)
+        paid = ON_DEMAND if reserved else offering.capacity_type
+        price = self._offers.price(kind.name, offering.zone, paid)
         return price if price is not None and isfinite(price) else None
 
     def dearer_than(self, most: float, requirements: Requirements) -> tuple[str, ...]:

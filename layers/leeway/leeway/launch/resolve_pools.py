@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 from typing import Protocol
 
@@ -23,13 +24,23 @@ from leeway.launch.images import (
     image_by_terms,
     parameters_of,
 )
+from leeway.launch.intent import LaunchIntent
 from leeway.launch.node_settings import NodeSettings, NotLaunchable, Setting, user_tags
+from leeway.launch.reservations import (
+    CapacityReservations,
+    SelectedReservations,
+    launched_since,
+    reservation_terms,
+    select_reservations,
+    usable_reservations,
+)
 from leeway.launch.templates import NodeResources, TemplateImage
-from leeway.manifests.base import SecurityGroupTerm, SubnetTerm
+from leeway.manifests.base import CapacityReservationTerm, SecurityGroupTerm, SubnetTerm
 from leeway.manifests.node_class import AmiTerm
 from leeway.parallel import in_parallel
 from leeway.ports.aws import CloudUnavailable
 from leeway.reasons import Reason
+from leeway.selection.offers.reservations import Reservation
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +157,7 @@ class NodeSources:
     images: Images
     profiles: InstanceProfiles
     clusters: NodeClusters
+    reservations: CapacityReservations
 
 
 class PoolResolver:
@@ -190,6 +202,49 @@ class PoolResolver:
         in_parallel(lambda one: one(), reads, len(reads))
         check_subnets(self._name, self._cluster.network, terms.place, read())
         return read()
+
+    def selected_reservations(self, settings: NodeSettings) -> SelectedReservations:
+        """Select the capacity reservations of a pool; none are read for one without terms.
+
+        Raises:
+            CloudUnavailable, CloudRefused: AWS cannot be read.
+        """
+        terms = settings.reservations
+        if terms is None:
+            return SelectedReservations()
+        found = self._once(
+            ("reservations", terms.place),
+            lambda: self._sources.reservations.matching(terms.value),
+        )
+        return select_reservations(self._name, terms, found)
+
+    def reservations(
+        self, settings: NodeSettings, intents: Iterable[LaunchIntent], now: datetime
+    ) -> tuple[tuple[Reservation, ...], tuple[Reason, ...]]:
+        """Return the reservations that nodes of a pool may be launched into now, and why others are
+        not used. `intents` are the launches of the last minutes. Nothing is read for a pool that
+        launches no reserved capacity.
+
+        Raises:
+            CloudUnavailable, CloudRefused: AWS cannot be read.
+        """
+        if reservation_terms(settings) is None:
+            return (), ()
+        read_at = self._once(("reservations read", settings.node_class), lambda: now)
+        found = self.selected_reservations(settings)
+        taken = launched_since(intents, read_at)
+        windows = settings.template.pool.node_class.family.windows
+        usable = usable_reservations(found.of_cluster, taken, now, windows=windows)
+        return usable, found.not_used
+
+    def active_reservations(self, ids: Iterable[str]) -> frozenset[str]:
+        """Return those of some capacity reservations, by their ids, that have not ended.
+
+        Raises:
+            CloudUnavailable, CloudRefused: AWS cannot be read.
+        """
+        terms = [CapacityReservationTerm(id=one) for one in sorted(ids)]
+        return frozenset(one.id for one in self._sources.reservations.matching(terms))
 
     def security_groups(self, settings: NodeSettings) -> tuple[str, ...]:
         """Return the ids of the security groups of a pool, sorted.

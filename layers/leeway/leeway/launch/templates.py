@@ -12,6 +12,7 @@ from leeway.bootstrap.node import ClusterDetails
 from leeway.launch.node_settings import NodeSettings, cluster_tags
 from leeway.manifests.node_class import BlockDevice, MetadataOptions, Volume
 from leeway.selection.offers.allocatable import GIB, AmiFamily
+from leeway.selection.offers.reservations import BLOCK, INTERRUPTIBLE, ReservedCapacity
 from leeway.selection.resources import whole
 
 
@@ -102,10 +103,11 @@ def template_of(
     cards: Sequence[str] = ("interface",),
     *,
     spot: bool = False,
+    reservation: ReservedCapacity | None = None,
 ) -> LaunchTemplate:
     """Make the launch template of nodes that boot with this AMI and this user data. `cards` has
     the type of the network interface on each network card. EC2 accepts tags of Spot requests only
-    for Spot Instances."""
+    for Spot Instances. Nodes are launched into `reservation` and nowhere else."""
     own = cluster_tags(cluster.name)
     tags = {**resources.tags, **own}
     data: dict[str, Any] = {
@@ -130,9 +132,32 @@ def template_of(
         data["BlockDeviceMappings"] = [_device(one, image.root_device) for one in devices]
     if user_data:
         data["UserData"] = b64encode(user_data.encode()).decode()
+    data |= _capacity(reservation, keeps_out=settings.reservations is not None and not spot)
     text = json.dumps(data, sort_keys=True)
     digest = hashlib.sha256(f"{cluster.name}\n{text}".encode()).hexdigest()[:12]
     return LaunchTemplate(f"leeway-{cluster.name}-{digest}", text, own)
+
+
+def _capacity(reservation: ReservedCapacity | None, *, keeps_out: bool) -> dict[str, Any]:
+    """Where the instance may run. `keeps_out`: its pool selects reservations, so no instance uses
+    an open one that the plan has not counted. Otherwise EC2's default matches open reservations.
+
+    Sources: EC2 API reference, LaunchTemplateCapacityReservationSpecificationRequest and
+    LaunchTemplateInstanceMarketOptionsRequest.
+    """
+    if reservation is None:
+        none = {"CapacityReservationPreference": "none"}
+        return {"CapacityReservationSpecification": none} if keeps_out else {}
+    found: dict[str, Any] = {
+        "CapacityReservationSpecification": {
+            "CapacityReservationPreference": "capacity-reservations-only",
+            "CapacityReservationTarget": {"CapacityReservationId": reservation.id},
+        }
+    }
+    if reservation.block or reservation.interruptible:
+        market = BLOCK if reservation.block else INTERRUPTIBLE
+        found["InstanceMarketOptions"] = {"MarketType": market}
+    return found
 
 
 def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:

@@ -11,7 +11,7 @@ from datetime import timedelta
 from functools import cache
 from importlib.resources import files
 from ipaddress import ip_address
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 from zoneinfo import ZoneInfo
 
 from pydantic import (
@@ -322,6 +322,31 @@ class SubnetTerm(Strict):
         return self
 
 
+class CapacityReservationTerm(Strict):
+    """A capacity reservation matches a term if it meets every field of the term."""
+
+    tags: Tags = Field(default_factory=dict)
+    """Tags of the reservation; the value `*` matches any value."""
+    id: Annotated[str, StringConstraints(pattern=r"^cr-[0-9a-z]+$")] | None = None
+    """ID of the reservation, which may be a Capacity Block; the only field of its term."""
+    owner_id: Annotated[
+        str | None, StringConstraints(pattern=r"^[0-9]{12}$"), Field(alias="ownerID")
+    ] = None
+    """Account that owns the reservation, if it is shared with this one."""
+    instance_match_criteria: Literal["open", "targeted"] | None = None
+    """Which launches the reservation accepts. A term without id and tags selects only reservations
+    whose tags name the cluster."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        others = bool(self.tags or self.owner_id or self.instance_match_criteria)
+        if self.id is not None and others:
+            raise ValueError("expected id alone, or a combination of the other fields")
+        if self.id is None and not (self.tags or self.instance_match_criteria):
+            raise ValueError("expected tags, id or instanceMatchCriteria in a term")
+        return self
+
+
 class SecurityGroupTerm(Strict):
     """A security group matches a term if it has the ID, the name, or all of the tags."""
 
@@ -420,17 +445,6 @@ NO_PLACEMENT_GROUPS = "Leeway launches no nodes in placement groups"
 _RESTRICTED = ("kubernetes.io", "k8s.io", "karpenter.sh", "karpenter.k8s.aws")
 _FREE = ("node.kubernetes.io", "node-restriction.kubernetes.io", "kops.k8s.io")
 
-NOT_ACTED_ON = dict.fromkeys(
-    (
-        "karpenter.k8s.aws/capacity-reservation-id",
-        "karpenter.k8s.aws/capacity-reservation-type",
-        "karpenter.k8s.aws/capacity-reservation-interruptible",
-    ),
-    "ignored: Leeway does not support this label",
-)
-"""Labels that Karpenter supports and Leeway ignores, with the warning for each."""
-
-
 _OF_PLACEMENT_GROUPS = frozenset(
     {"karpenter.k8s.aws/placement-group-id", "karpenter.k8s.aws/placement-group-partition"}
 )
@@ -446,7 +460,7 @@ def check_pool_label(key: str) -> str:
         raise ValueError(f"expected another label than {key}: {NO_PLACEMENT_GROUPS}")
     if key in {NODEPOOL, HOSTNAME} or ALIASES.get(key) == NODEPOOL:
         raise ValueError(f"expected another label: Leeway sets {key} on every node")
-    if key in WELL_KNOWN or key in ALIASES or key in NOT_ACTED_ON or key == NODE_CLASS:
+    if key in WELL_KNOWN or key in ALIASES or key == NODE_CLASS:
         return key
     domain, slash, _ = key.partition("/")
     if slash and domain.endswith(_RESTRICTED) and not domain.endswith(_FREE):

@@ -17,6 +17,7 @@ from pydantic import (
 from leeway.manifests.base import (
     NO_PLACEMENT_GROUPS,
     Amount,
+    CapacityReservationTerm,
     Duration,
     IpAddress,
     Manifest,
@@ -437,9 +438,10 @@ class EC2NodeClassSpec(NodeClassFields):
     """Number of prefixes of 16 addresses on a network interface. With one or more, the maximum
     number of pods is calculated as with prefix delegation."""
     capacity_reservation_selector_terms: Annotated[
-        Any, NotActedOn("capacity reservations are not supported")
-    ] = None
-    """Capacity reservations of the nodes."""
+        tuple[CapacityReservationTerm, ...], Field(max_length=30)
+    ] = ()
+    """Capacity reservations that nodes are launched into first: those that match at least one
+    term."""
     network_interfaces: Annotated[
         tuple[NetworkInterface, ...], AfterValidator(_only_the_primary)
     ] = ()

@@ -10,7 +10,6 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from leeway.manifests.base import (
-    NOT_ACTED_ON,
     Amount,
     LabelKey,
     Manifest,
@@ -139,11 +138,6 @@ class NodeOverlay(Manifest):
         """Warn also about labels that Leeway does not support, amounts of 0, and an overlay that
         says nothing."""
         spec = self.spec
-        unknown = (
-            Note(("spec", "requirements", i, "key"), f"{NOT_ACTED_ON[r.key]}, so nothing matches")
-            for i, r in enumerate(spec.requirements)
-            if r.key in NOT_ACTED_ON and r.operator in {Operator.IN, Operator.EXISTS}
-        )
         nothing = (
             Note(("spec", "capacity", name), "ignored: an amount of 0 promises nothing")
             for name, text in spec.capacity.items()
@@ -151,7 +145,7 @@ class NodeOverlay(Manifest):
         )
         says = spec.price or spec.price_adjustment or spec.capacity
         empty = () if says else (Note(("spec",), "the overlay sets no price and no capacity"),)
-        return (*super().notes(), *unknown, *nothing, *empty)
+        return (*super().notes(), *nothing, *empty)
 
 
 def overlays_of_pool(

@@ -18,7 +18,6 @@ from pydantic import (
 
 from leeway.manifests.base import (
     GROUP,
-    NOT_ACTED_ON,
     Amounts,
     BudgetSchedule,
     Duration,
@@ -370,14 +369,8 @@ class NodePool(Manifest):
         return (spec.node_class_ref.name, str(self.spec.weight or 0), replicas, asked)
 
     def notes(self) -> tuple[Note, ...]:
-        """Warn also about requirements on labels that Leeway does not support, and about a limit of
-        a static pool that leaves no room for replacements."""
-        asked = self.spec.template.spec.requirements
-        unknown = (
-            Note(("spec", "template", "spec", "requirements", i, "key"), NOT_ACTED_ON[r.key])
-            for i, r in enumerate(asked)
-            if r.key in NOT_ACTED_ON
-        )
+        """Warn also about limits that no node has, a share that the requirements do not allow,
+        and about a limit of a static pool that leaves no room for replacements."""
         money = (
             Note(("spec", "limits", name), f"no node has this resource: expected {USD_PER_HOUR}?")
             for name in self.spec.limits
@@ -385,7 +378,6 @@ class NodePool(Manifest):
         )
         return (
             *super().notes(),
-            *unknown,
             *money,
             *self._notes_on_share(),
             *self._notes_on_replicas(),

@@ -126,6 +126,17 @@ class _BlockExpiration(Detail):
 # EventBridge".
 BLOCK_ENDS_BEFORE = timedelta(minutes=30)
 
+# An UltraServer needs an hour. Source: EC2 user guide, "Capacity Blocks for ML".
+_ULTRASERVERS = ("p6e-", "trn2u.")
+_ULTRASERVER_ENDS_BEFORE = timedelta(minutes=60)
+_WARNED_WITHIN = timedelta(minutes=15)
+
+
+def block_ends_instances_at(ends: datetime, instance_type: str) -> datetime:
+    """Return when EC2 begins to terminate the instances of a Capacity Block that ends at a time."""
+    is_ultraserver = instance_type.startswith(_ULTRASERVERS)
+    return ends - (_ULTRASERVER_ENDS_BEFORE if is_ultraserver else BLOCK_ENDS_BEFORE)
+
 
 class _ReservationInterruption(Detail):
     instance_id: Annotated[InstanceIdText | None, Field(alias="instance-id")] = None
@@ -163,10 +174,13 @@ def _reservation_interruption(envelope: Envelope) -> Notice:
 def _block_expiration(envelope: Envelope) -> Notice:
     """Parse the end of a Capacity Block. The event names the reservation, not its instances."""
     detail = _BlockExpiration.model_validate(envelope.detail)
+    # The event does not name the type. For an UltraServer it comes 70 minutes before the end.
+    remaining = detail.ends - envelope.time
+    early = _ULTRASERVER_ENDS_BEFORE < remaining <= _ULTRASERVER_ENDS_BEFORE + _WARNED_WITHIN
     return envelope.notice(
         NoticeKind.CAPACITY_RESERVATION,
         [],
-        effective_at=detail.ends - BLOCK_ENDS_BEFORE,
+        effective_at=detail.ends - (_ULTRASERVER_ENDS_BEFORE if early else BLOCK_ENDS_BEFORE),
         reservation=detail.reservation,
     )
 

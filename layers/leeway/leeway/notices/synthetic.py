@@ -46,6 +46,18 @@ class EventOrigin:
         detail = {"instance-id": instance, "instance-action": action.value}
         return self._event(EC2, "EC2 Spot Instance Interruption Warning", about, at, detail)
 
+    def reservation_interruption(
+        self, about: str, at: datetime, instance: str, ends_at: datetime
+    ) -> Event:
+        """Return the event of an instance that EC2 ends at a time, with its reserved capacity."""
+        detail = {
+            "instance-id": instance,
+            "instance-action": "terminate",
+            "instance-termination-time": ends_at.astimezone(UTC).isoformat(),
+        }
+        detail_type = "EC2 Capacity Reservation Instance Interruption Warning"
+        return self._event(EC2, detail_type, about, at, detail)
+
     def rebalance(self, about: str, at: datetime, instance: str) -> Event:
         """Return a rebalance recommendation."""
         detail_type = "EC2 Instance Rebalance Recommendation"

@@ -132,6 +132,11 @@ class Sweep(Protocol):
         """List the running instances for which at least one status check fails."""
         ...
 
+    def block_ends(self, reservations: Collection[str]) -> Mapping[str, datetime]:
+        """Read when EC2 begins to end the instances of these Capacity Blocks, by their ids. One
+        that EC2 does not know is left out."""
+        ...
+
     def named(self, private_dns_names: Collection[str]) -> Sequence[ObservedInstance]:
         """List the instances of all clusters that have one of these private DNS names. A name is
         unique within its VPC only, so several instances can have the same one."""

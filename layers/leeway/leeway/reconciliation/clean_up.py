@@ -65,6 +65,11 @@ class ClusterLeftovers(ClusterNodes, Protocol):
         """
         ...
 
+    def label_on_demand(self, node: Node) -> bool:
+        """Replace the labels of reserved capacity on a node whose reservation has ended; False if
+        the Node object was deleted."""
+        ...
+
     def delete_node(self, node: Node) -> bool:
         """Delete a Node object; False if it was deleted or changed since it was read."""
         ...

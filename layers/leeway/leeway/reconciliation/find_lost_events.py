@@ -1,7 +1,7 @@
 """Use case: search a cluster for lost events, by the state of AWS and the stored records."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
@@ -28,6 +28,7 @@ from leeway.reconciliation.lost_events import (
     CheckContext,
     Finding,
     LostEvent,
+    check_block_end,
     check_eks_hook,
     check_hook,
     check_impairment,
@@ -76,12 +77,14 @@ class SearchResult:
 @dataclass(frozen=True, slots=True)
 class ObservedRegion:
     """The state of a region, read with one call of each kind. `changes` and `impairments` are None
-    if they could not be read."""
+    if they could not be read. `block_ends` is when EC2 begins to end the instances of each Capacity
+    Block, by its id."""
 
     instances: Sequence[ObservedInstance]
     interruptions: Sequence[ObservedInterruption] = ()
     changes: Sequence[ObservedChange] | None = None
     impairments: Sequence[ObservedImpairment] | None = None
+    block_ends: Mapping[str, datetime] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +158,7 @@ class LostEventSearch:
             *self._change_checks(view, region.changes),
             *self._impairment_checks(view, region.impairments),
             *self._state_checks(view),
+            *self._block_checks(view, region.block_ends),
         ]
         return _run(checks, problems)
 
@@ -243,6 +247,22 @@ class LostEventSearch:
             for one in view.covered.values():
                 if one.state in STOPS_OR_ENDS:
                     yield partial(self._state, view, one)
+
+    def _block_checks(self, view: _Cluster, block_ends: Mapping[str, datetime]) -> Iterator[Check]:
+        if block_ends and view.policy.acts_on(NoticeKind.CAPACITY_RESERVATION):
+            for one in view.covered.values():
+                reservation = one.facts.reservation
+                if reservation and reservation.id in block_ends and one.state == "running":
+                    yield partial(self._block_end, view, one, block_ends[reservation.id])
+
+    def _block_end(
+        self, view: _Cluster, instance: ObservedInstance, ends_at: datetime
+    ) -> Finding | None:
+        context = self._context(view.policy.dry_run)
+        if check_block_end(instance, ends_at, None, context) is None:
+            return None  # it ends much later: its record need not be read
+        retirement = self._state_of(view, instance.facts.instance).retirement
+        return check_block_end(instance, ends_at, retirement, context)
 
     def _context(self, dry_run: bool) -> CheckContext:
         return CheckContext(self._origin, self._clock.now(), dry_run)

@@ -151,6 +151,28 @@ def check_interruption(
     return LostEvent(instance, event, reason)
 
 
+BLOCK_DRAINED_BEFORE = timedelta(minutes=10)
+"""How long before EC2 begins to end the instances of a Capacity Block it warns of that."""
+
+
+def check_block_end(
+    instance: ObservedInstance,
+    ends_at: datetime,
+    retirement: Retirement | None,
+    context: CheckContext,
+) -> LostEvent | None:
+    """Check an instance of a Capacity Block, which EC2 ends from a time on."""
+    if context.now < ends_at - BLOCK_DRAINED_BEFORE + EVENT_DELAY:
+        return None
+    if retirement is not None and _serves_interruption(retirement, instance.launched_at, context):
+        return None
+    name = instance.facts.instance
+    about = f"block-{name}-{int(ends_at.timestamp())}-{attempt_of(retirement)}"
+    event = context.origin.reservation_interruption(about, context.now, name, ends_at)
+    what = f"The Capacity Block of instance {name} ends, and EC2 ends the instance from then on"
+    return LostEvent(name, event, EVENT_LOST(what=f"{what}: {ends_at:%Y-%m-%d %H:%M} UTC"))
+
+
 def _serves_interruption(retirement: Retirement, since: datetime, context: CheckContext) -> bool:
     if not is_effective(retirement, context):
         return False

@@ -16,6 +16,7 @@ from leeway.clock import Clock
 from leeway.failures import describe_error
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import ObservedChange, ObservedInstance
+from leeway.instances.owners import OwnerKind
 from leeway.interruption.instance_state import read_instance
 from leeway.interruption.receive_notice import NoticeResult, ReceiveNotice
 from leeway.notices import INSTANCE_ID
@@ -153,7 +154,17 @@ class Reconciliation:
         interruptions = read("Spot requests", sweep.interruptions)
         changes = read("scheduled events", sweep.changes)
         impairments = read("status checks", sweep.impairments)
-        region = ObservedRegion(instances, interruptions or (), changes, impairments)
+        blocks = {
+            one.facts.reservation.id
+            for one in instances
+            if one.facts.reservation is not None and one.facts.reservation.block
+        }
+        block_ends = report.guard(
+            "read Capacity Blocks from AWS", lambda: sweep.block_ends(blocks) if blocks else {}
+        )
+        region = ObservedRegion(
+            instances, interruptions or (), changes, impairments, block_ends or {}
+        )
         return region, report.problems
 
     def _clean_up_one(self, request: ReconcileRequest) -> ClusterReport:
@@ -204,7 +215,8 @@ class Reconciliation:
         if with_node is not None:
             release = partial(self._release_marked, report, policy, here, region.changes)
             report.guard("read the retiring nodes", release)
-        update = partial(self._update_index, report, here, index, with_node)
+        unlabelled = self._label_on_demand(report, here, index, dry_run=policy.dry_run)
+        update = partial(self._update_index, report, here, index, with_node, unlabelled)
         report.guard("write the index", update)
 
     def _repair_nodes(
@@ -349,21 +361,59 @@ class Reconciliation:
         found = self._search.search_marked(instances, policy, changes)
         self._handle(report, found, dry_run=False)
 
+    def _label_on_demand(
+        self,
+        report: ClusterReport,
+        here: Mapping[str, ObservedInstance],
+        index: Mapping[str, InstanceFacts],
+        *,
+        dry_run: bool,
+    ) -> frozenset[str]:
+        """Label the nodes whose capacity reservation has ended as on-demand. Return the instances
+        whose Nodes could not be labelled: the index keeps their facts, and the next run goes on."""
+        ended = {
+            name: one.facts
+            for name, one in here.items()
+            if one.state == "running"
+            and one.facts.reservation is None
+            and one.facts.owner.kind is OwnerKind.LEEWAY
+            and (known := index.get(name)) is not None
+            and known.reservation is not None
+        }
+        if not ended or dry_run:
+            return frozenset(ended)
+
+        def label(facts: InstanceFacts) -> str:
+            cluster = self._deps.open_cluster(report.cluster)
+            node = cluster.node(facts.private_dns_name)
+            if node is not None and node.runs_on(facts.instance):
+                cluster.label_on_demand(node)
+            return facts.instance
+
+        work = (
+            (f"label the node of {name} as on-demand", partial(label, facts))
+            for name, facts in ended.items()
+        )
+        return frozenset(ended) - {report.guard(what, act) for what, act in work}
+
     def _update_index(
         self,
         report: ClusterReport,
         here: Mapping[str, ObservedInstance],
         index: Mapping[str, InstanceFacts],
         with_node: frozenset[str] | None,
+        unlabelled: frozenset[str],
     ) -> None:
-        """Write the facts that differ. An instance that EC2 does not list is removed when its Node
-        is gone, too; not if the nodes could not be read (`with_node` is None). The facts of a
-        terminated instance are kept: EC2 no longer returns its names, by which its Node is found.
+        """Write the facts that differ, but those of `unlabelled` instances. An instance that EC2
+        does not list is removed when its Node is gone, too; not if the nodes could not be read
+        (`with_node` is None). The facts of a terminated instance are kept: EC2 no longer returns
+        its names, by which its Node is found.
         """
         written = [
             one.facts
             for name, one in here.items()
             if index.get(name) != one.facts and not (name in index and one.state in GONE)
+            if name not in unlabelled
         ]
         removed = []
         if with_node is not None:

@@ -39,6 +39,12 @@ RESERVED, SPOT, ON_DEMAND = "reserved", "spot", "on-demand"
 CAPACITY_TYPES = (RESERVED, SPOT, ON_DEMAND)
 """In the order in which they are chosen."""
 
+RESERVATION_ID = "karpenter.k8s.aws/capacity-reservation-id"
+RESERVATION_TYPE = "karpenter.k8s.aws/capacity-reservation-type"
+RESERVATION_INTERRUPTIBLE = "karpenter.k8s.aws/capacity-reservation-interruptible"
+RESERVATION_LABELS = (RESERVATION_ID, RESERVATION_TYPE, RESERVATION_INTERRUPTIBLE)
+"""The labels of nodes that run in a capacity reservation; no other node has them."""
+
 INSTANCE_LABELS = tuple(
     f"{INSTANCE}{name}"
     for name in (
@@ -69,6 +75,7 @@ INSTANCE_LABELS = tuple(
 WELL_KNOWN = frozenset(
     {
         CAPACITY_TYPE,
+        *RESERVATION_LABELS,
         NODEPOOL,
         ZONE,
         ZONE_ID,

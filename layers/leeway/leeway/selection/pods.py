@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from leeway.reasons import Reason
 from leeway.selection.offers.allocatable import NodeClass
+from leeway.selection.offers.reservations import Reservation
 from leeway.selection.requirements import Requirements
 from leeway.selection.resources import Resources
 
@@ -48,7 +49,8 @@ class NodePool:
     `weight` is used. `limits` apply to all its nodes together: a resource that is not named is
     unlimited, "nodes" is the number of nodes. `usd_per_hour` is what they may cost together. A pool
     with `replicas` is static: it has this number of nodes, and launches none for pods. `on_demand`
-    is the share of its capacity that has to be on-demand, None without a rule.
+    is the share of its capacity that has to be on-demand, None without a rule. `reservations` are
+    those that its nodes may be launched into.
     """
 
     name: str
@@ -60,6 +62,7 @@ class NodePool:
     limits: Mapping[str, int] | None = None
     node_class: NodeClass = field(default_factory=NodeClass)
     replicas: int | None = None
+    reservations: tuple[Reservation, ...] = ()
     usd_per_hour: float | None = None
     on_demand: OnDemandShare | None = None
 

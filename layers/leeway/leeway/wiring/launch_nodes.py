@@ -4,6 +4,7 @@ from collections.abc import Collection
 from functools import partial
 from uuid import uuid4
 
+from leeway.aws.capacity_reservations import Ec2CapacityReservations
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.fleets import Ec2Fleets
 from leeway.aws.images import AwsImages
@@ -31,6 +32,9 @@ def node_sources(managed: Collection[str] = ()) -> NodeSources:
         ),
         profiles=IamInstanceProfiles(partial(client, "iam"), clock()),
         clusters=EksNodeClusters(partial(client, "eks"), clock(), managed),
+        reservations=Ec2CapacityReservations(
+            partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)
+        ),
     )
 
 

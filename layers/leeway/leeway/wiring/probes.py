@@ -642,6 +642,7 @@ PROBES: Mapping[str, Sequence[Probe]] = {
         *_groups("Look", "DescribeAutoScalingGroups", "DescribeLifecycleHooks"),
         *_describe(
             "Look",
+            "DescribeCapacityReservations",
             "DescribeInstanceStatus",
             "DescribeInstances",
             "DescribeLaunchTemplates",
@@ -684,6 +685,7 @@ PROBES: Mapping[str, Sequence[Probe]] = {
         ),
         *_describe(
             "Look",
+            "DescribeCapacityReservations",
             "DescribeImages",
             "DescribeInstances",
             "DescribeLaunchTemplates",

@@ -19,8 +19,11 @@ from leeway.selection.labels import (
     FAMILY,
     INSTANCE_LABELS,
     INSTANCE_TYPE,
+    ON_DEMAND,
     OS,
     REGION,
+    RESERVATION_LABELS,
+    RESERVED,
     SHARED,
     TENANCY,
     WELL_KNOWN,
@@ -31,6 +34,7 @@ from leeway.selection.labels import (
 from leeway.selection.offers.allocatable import WINDOWS_BUILDS, NodeClass
 from leeway.selection.offers.machines import ACCELERATORS, Machine
 from leeway.selection.offers.overlays import Overlay, with_promised
+from leeway.selection.offers.reservations import CHEAPER, Reservation, ReservedCapacity
 from leeway.selection.requirements import Requirement, Requirements, integer
 from leeway.selection.resources import Resources
 
@@ -40,7 +44,8 @@ ANY = "*"
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """An offering without capacity at present. `ANY` as the type or the zone means all of them."""
+    """An offering without capacity at present. `ANY` as the type or the zone means all of them. Of
+    reserved capacity, `instance_type` is the id of the reservation."""
 
     instance_type: str
     zone: str
@@ -49,19 +54,20 @@ class Unavailable:
 
 # Labels of types, and labels of offerings.
 OF_TYPES = frozenset({INSTANCE_TYPE, ARCH, OS, REGION, TENANCY, WINDOWS_BUILD, *INSTANCE_LABELS})
-OF_MARKETS = frozenset({ZONE, ZONE_ID, CAPACITY_TYPE})
+OF_MARKETS = frozenset({ZONE, ZONE_ID, CAPACITY_TYPE, *RESERVATION_LABELS})
 
 
 @dataclass(frozen=True, slots=True)
 class Offering:
     """One type in one zone with one capacity type. `price` is in USD per hour, None if unknown.
-    `zone_id` is the zone's ID, empty if unknown."""
+    `zone_id` is the zone's ID, empty if unknown. `reservation` is that of a reserved offering."""
 
     zone: str
     capacity_type: str
     price: float | None
     available: bool = True
     zone_id: str = ""
+    reservation: ReservedCapacity | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +112,13 @@ class Column:
 @dataclass(frozen=True, slots=True)
 class Market:
     """One zone and capacity type: the types offered there, and USD per hour by type (NaN if unknown
-    or not offered)."""
+    or not offered). Each reservation is a market of its own, with one type."""
 
     zone: str
     capacity_type: str
     offered: int
     prices: "array[float]"
+    reservation: ReservedCapacity | None = None
 
 
 class TypeSource(Protocol):
@@ -204,16 +211,44 @@ class Catalog:
         return self._columns[key]
 
     def for_node_class(
-        self, node_class: NodeClass, unavailable: Iterable[Unavailable] = ()
+        self,
+        node_class: NodeClass,
+        unavailable: Iterable[Unavailable] = (),
+        reservations: Iterable[Reservation] = (),
     ) -> "TypeTable":
         """Return the types as nodes of a node class, without unavailable offerings, at the prices
-        of its overlays."""
+        of its overlays, and with the reservations that have free capacity."""
         unavailable_offerings = (*self._unavailable, *unavailable)
-        return TypeTable(
-            self,
-            node_class,
-            tuple(self._available(m, unavailable_offerings) for m in self._priced(node_class)),
+        ordinary = tuple(
+            self._available(m, unavailable_offerings) for m in self._priced(node_class)
         )
+        reserved = tuple(self._reserved(reservations, unavailable_offerings))
+        return TypeTable(self, node_class, (*ordinary, *reserved))
+
+    def _reserved(
+        self, reservations: Iterable[Reservation], unavailable_offerings: Sequence[Unavailable]
+    ) -> Iterator[tuple[Market, int]]:
+        """The markets of reservations. EC2 offers a type to who has reserved it, wherever that
+        is."""
+        for one in reservations:
+            index = self.index.get(one.instance_type)
+            full = Unavailable(one.id, one.zone, RESERVED) in unavailable_offerings
+            if index is not None and one.free > 0 and not full:
+                yield (
+                    Market(one.zone, RESERVED, 1 << index, self._reserved_prices, one.capacity),
+                    1 << index,
+                )
+
+    @cached_property
+    def _reserved_prices(self) -> "array[float]":
+        """USD per hour by type, which only orders reserved offerings: all zones have one price."""
+        found = array("d", [nan]) * len(self.names)
+        for market in self.markets:
+            if market.capacity_type == ON_DEMAND:
+                for index, price in enumerate(market.prices):
+                    if not isnan(price):
+                        found[index] = price / CHEAPER
+        return found
 
     def _priced(self, node_class: NodeClass) -> tuple[Market, ...]:
         """The markets at the prices of a node class, which are computed once for its overlays."""
@@ -325,11 +360,13 @@ class TypeTable:
         """Return for each market whether its zone and capacity type match requirements."""
         zone, capacity_type = requirements.of_key(ZONE), requirements.of_key(CAPACITY_TYPE)
         zone_id = requirements.of_key(ZONE_ID)
+        others = [requirements[key] for key in RESERVATION_LABELS if key in requirements]
         for market, _ in self.markets:
             yield (
                 zone.has(market.zone)
                 and capacity_type.has(market.capacity_type)
                 and zone_id.admits(self.catalog.zone_ids.get(market.zone))
+                and all(one.admits(_reservation_label(market, one.key)) for one in others)
             )
 
     def reach(self, overlay: Overlay) -> int:
@@ -373,7 +410,10 @@ class TypeTable:
         values: dict[str, int] = {}
         for market, _ in self.markets:
             zone_id = self.catalog.zone_ids.get(market.zone, "")
-            value = {ZONE: market.zone, ZONE_ID: zone_id}.get(key, market.capacity_type)
+            if key in RESERVATION_LABELS:
+                value = _reservation_label(market, key)
+            else:
+                value = {ZONE: market.zone, ZONE_ID: zone_id}.get(key, market.capacity_type)
             if value:
                 values[value] = values.get(value, 0) | market.offered
         return values
@@ -411,7 +451,13 @@ class TypeTable:
                     None if isnan(price) else price,
                     bool(available >> index & 1),
                     self.catalog.zone_ids.get(market.zone, ""),
+                    market.reservation,
                 )
+
+
+def _reservation_label(market: Market, key: str) -> str | None:
+    """The value of a label of reservations; None in a market without one."""
+    return market.reservation.labels[key] if market.reservation else None
 
 
 def _any_of(sets: Iterable[int]) -> int:
@@ -535,6 +581,8 @@ def _meeting_only(table: TypeTable, requirement: Requirement) -> int:
 
 def _impossible(table: TypeTable, requirement: Requirement) -> str:
     values = table.values(requirement.key)
+    if requirement.key == CAPACITY_TYPE and requirement.values == {RESERVED}:
+        return f"{requirement}: no capacity reservation that the pool selects has free capacity"
     if requirement.key in OF_MARKETS:
         by_place = requirement.key != CAPACITY_TYPE
         cause = "nothing is offered there" if by_place else "nothing is offered so"

@@ -9,6 +9,7 @@ import numpy as np
 
 from leeway.selection.packing.pod_classes import Classifier, PodClasses
 from leeway.selection.packing.pod_groups import PodBatch, Units
+from leeway.selection.packing.supply import Candidate
 from leeway.selection.solver.problem import Bools, Floats, Problem, Proceed
 from leeway.selection.solver.programs import Pattern
 from leeway.selection.solver.solving import solve, solve_few
@@ -195,31 +196,44 @@ class NewNode:
 
 @dataclass
 class Limits:
-    """The remaining limits by pool and resource. "nodes" is the number of nodes."""
+    """The remaining limits by pool and resource, where "nodes" is the number of nodes; and how many
+    more nodes each capacity reservation has room for, by its id."""
 
     remaining: dict[str, dict[str, int]]
+    free: dict[str, int] = field(default_factory=dict)
 
-    def admits(self, pool: str, capacity: Mapping[str, int]) -> bool:
-        """Whether one more node of this capacity is within the limits."""
+    def admits(self, one: Candidate) -> bool:
+        """Whether one more node of an offering is within the limits of its pool."""
+        capacity = one.type.capacity
         return all(
             (1 if name == "nodes" else capacity.get(name, 0)) <= remaining
-            for name, remaining in self.remaining.get(pool, {}).items()
+            for name, remaining in self.remaining.get(one.pool.name, {}).items()
         )
 
-    def take(self, pool: str, capacity: Mapping[str, int]) -> None:
+    def has_room(self, one: Candidate) -> bool:
+        """Whether one more node fits into the reservation of an offering, if it has one."""
+        reservation = one.offering.reservation
+        return reservation is None or self.free[reservation.id] > 0
+
+    def take(self, one: Candidate) -> None:
         """Subtract one node from the limits."""
-        for name in self.remaining.get(pool, {}):
-            self.remaining[pool][name] -= 1 if name == "nodes" else capacity.get(name, 0)
+        remaining = self.remaining.get(one.pool.name, {})
+        for name in remaining:
+            remaining[name] -= 1 if name == "nodes" else one.type.capacity.get(name, 0)
+        if (reservation := one.offering.reservation) is not None:
+            self.free[reservation.id] -= 1
 
 
 @dataclass
 class NewNodesResult:
     """The nodes for some batches, the batches that remain, and the lower bound in USD per hour.
-    `limited`: pool limits excluded pods. `few`: each pod was packed individually."""
+    `limited`: pool limits excluded pods. `full`: their reservations have no room left for pods that
+    fit into them. `few`: each pod was packed individually."""
 
     nodes: list[NewNode] = field(default_factory=list)
     remaining: list[PodBatch] = field(default_factory=list)
     limited: bool = False
+    full: bool = False
     bound: float | None = None
     few: bool = True
 
@@ -241,11 +255,13 @@ def pack_new_nodes(
     outcome = NewNodesResult()
     waiting: list[PodBatch] = list(batches)
     while waiting:
-        feasible = eligible & _within(classifier, limits)
+        within = eligible & _within(classifier, limits)
+        feasible = within & _with_room(classifier, limits)
         pod_classes, lost = classifier.classify(
             waiting, feasible, improvements is not None and outcome.few
         )
         outcome.remaining += lost
+        outcome.full |= any(classifier.allowed(batch, within).any() for batch in lost)
         outcome.limited |= any(classifier.allowed(batch, eligible).any() for batch in lost)
         if pod_classes is None:
             break
@@ -274,6 +290,14 @@ def _within(classifier: Classifier, limits: Limits) -> Bools:
             counted = supply.limited(names)
             inside = (counted <= np.array([remaining[name] for name in names])).all(axis=1)
             found &= inside | (supply.of_pool != number)
+    return found
+
+
+def _with_room(classifier: Classifier, limits: Limits) -> Bools:
+    """The offerings that are in no reservation, or in one that has room for one more node: O."""
+    found = np.ones(len(classifier.supply), dtype=bool)
+    for reservation, positions in classifier.supply.of_reservation.items():
+        found[positions] = limits.free[reservation] > 0
     return found
 
 
@@ -309,14 +333,19 @@ def _load(
             zone: float(supply.prices[position]) for zone, position in offering_by_zone.items()
         }
         for _ in range(pattern.times):
-            if not limits.admits(candidate.pool.name, candidate.type.capacity):
+            if not limits.admits(candidate):
                 outcome.limited = True
+                break
+            for each, position in list(offering_by_zone.items()):
+                if not limits.has_room(supply.candidates[position]):
+                    del offering_by_zone[each], prices[each]
+            if not offering_by_zone:
                 break
             zone = int(supply.zones[offering]) if pod_classes.exact else best_zone(pods, prices)
             exact = pod_classes.exact
             assigned = take_planned(pods) if exact else filler.fill(units, pattern.offering, zone)
             if assigned:
-                limits.take(candidate.pool.name, candidate.type.capacity)
+                limits.take(supply.candidates[offering_by_zone[zone]])
                 outcome.nodes.append(NewNode(offering_by_zone[zone], assigned))
     return [batch for queue in queues for batch in queue.remaining()]
 

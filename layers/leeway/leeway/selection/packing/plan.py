@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from leeway.reasons import Reason, ReasonCode
+from leeway.selection.offers.reservations import ReservedCapacity
 from leeway.selection.resources import Resources
 
 if TYPE_CHECKING:
@@ -35,18 +36,26 @@ POOL_LIMIT_REACHED = ReasonCode(
     "The limits of the node pools allow no further node for the pod.",
     _RUNBOOK,
 )
+RESERVATIONS_FULL = ReasonCode(
+    "ReservationsFull",
+    "The capacity reservations that the node pools select have no free instance for the pod, and "
+    "the pools allow it no other capacity.",
+    _RUNBOOK,
+)
 TOPOLOGY_UNSATISFIABLE = ReasonCode("TopologyUnsatisfiable", "{why}.", _RUNBOOK)
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """A launch request for one node: alternative types and zones, the cheapest first, of one
-    capacity type. `price` is that of the cheapest in USD per hour, None if unknown."""
+    capacity type; of reserved capacity, the type and the zone of one reservation. `price` is that
+    of the cheapest in USD per hour, None if unknown."""
 
     capacity_type: str
     instance_types: tuple[str, ...]
     zones: tuple[str, ...]
     price: float | None
+    reservation: ReservedCapacity | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ and further types would cost more than waiting. Source: Karpenter's MaxInstanceT
 
 
 def rank(supply: Supply, feasible: Ints) -> tuple[Choice, ...]:
-    """Rank the offerings of one pool that fit the pods of a node.
+    """Rank the offerings of one pool that fit the pods of a node; at most one of them is reserved.
 
     The order of capacity types is reserved, spot, on-demand. A Spot offering that costs more than
     the cheapest on-demand offering is dropped. Each capacity type has up to 60 types, the cheapest
@@ -67,6 +67,7 @@ def _choice(supply: Supply, capacity_type: str, found: Ints) -> Choice:
         tuple(supply.type_names[i] for i in supply.of_type[cheapest]),
         tuple(supply.zone_names[i] for i in zones[_first_of_each(zones, len(supply.zone_names))]),
         None if price >= UNKNOWN_PRICE else price,
+        supply.candidates[found[0]].offering.reservation,
     )
 
 
@@ -148,8 +149,11 @@ def make_requests(
                 rejected += [Unschedulable(name, reason) for name in _names(node)]
             continue
         if key not in requests:
-            choices = rank(classifier.supply, feasible)
-            requests[key] = _first(choices, classifier.supply, feasible), choices
+            supply = classifier.supply
+            # A reservation has room for so many nodes: each is launched into the planned one.
+            usable = feasible[~supply.reserved[feasible] | (feasible == node.offering)]
+            choices = rank(supply, usable)
+            requests[key] = _first(choices, supply, usable), choices
         cheapest, choices = requests[key]
         launched.append(PlannedNode(cheapest, _names(node), _requests(node), choices))
         offered.append(feasible)
@@ -200,7 +204,9 @@ def _feasible(
         requested.tobytes(),
         place,
         int(pool),
-        node.offering if _limited(node, classifier) else -1,
+        node.offering
+        if _limited(node, classifier) or classifier.supply.reserved[node.offering]
+        else -1,
     )
     if key not in known:
         of_pool: Bools = classifier.supply.of_pool == pool

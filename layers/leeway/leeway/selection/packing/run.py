@@ -10,7 +10,7 @@ from itertools import groupby, repeat
 import numpy as np
 
 from leeway.reasons import Reason
-from leeway.selection.labels import ZONE
+from leeway.selection.labels import RESERVATION_ID, ZONE
 from leeway.selection.packing.binding import Demand, Order, schedule
 from leeway.selection.packing.existing_nodes import NO_ZONE, ExistingNodes, labels_of
 from leeway.selection.packing.label_domains import LabelDomains
@@ -21,7 +21,11 @@ from leeway.selection.packing.new_nodes import (
     load_of,
     pack_new_nodes,
 )
-from leeway.selection.packing.plan import POOL_LIMIT_REACHED, TOPOLOGY_UNSATISFIABLE
+from leeway.selection.packing.plan import (
+    POOL_LIMIT_REACHED,
+    RESERVATIONS_FULL,
+    TOPOLOGY_UNSATISFIABLE,
+)
 from leeway.selection.packing.pod_classes import Classifier
 from leeway.selection.packing.pod_groups import (
     PodBatch,
@@ -44,6 +48,8 @@ from leeway.selection.pods import ExistingNode, Pod, PodSpec, Weighted
 from leeway.selection.requirements import Requirements
 from leeway.selection.resources import Resources
 from leeway.selection.solver.problem import Bools, Ints, Proceed
+
+_LIMITS = frozenset({POOL_LIMIT_REACHED.name, RESERVATIONS_FULL.name})
 
 REPACK_FROM = 1.05
 """Nodes that cost more than this multiple of the bound are partly packed again."""
@@ -116,7 +122,7 @@ class PackingRun:
         )
         self.labels = LabelDomains(self.counters, classifier, self.existing)
         self.zones = self._count_zones()
-        self.limits = _limits(supply, nodes)
+        self.limits = _limits(supply, nodes, planned)
         taints = [t for pool in supply.pools for t in pool.taints]
         taints += [t for node in nodes for t in node.taints]
         self.soft_taints = any(taint.effect == "PreferNoSchedule" for taint in taints)
@@ -139,9 +145,7 @@ class PackingRun:
                 if spec is None:
                     self.outcome.add_unplaced(entry.pods, entry.reason)
                     self.outcome.infeasible.update(entry.pods if entry.infeasible else ())
-                    self.outcome.limited.update(
-                        entry.pods if entry.reason.code == POOL_LIMIT_REACHED.name else ()
-                    )
+                    self.outcome.limited.update(entry.pods if entry.reason.code in _LIMITS else ())
             retries = [(spec, entry.pods) for entry, spec in relaxations if spec is not None]
             relaxed_pods = [Pod(name, spec) for spec, names in retries for name in names]
             self.given_up |= {pod.name: pod.spec for pod in relaxed_pods}
@@ -293,7 +297,7 @@ class PackingRun:
             bound_to_nodes = any(group.rules.affinity_on_node for group, _ in batch.parts)
             (lonely if bound_to_nodes and not batch.joined else waiting).append(batch)
         yield from self._unplaced(lonely, _NO_ROOM_NEXT_TO_PODS)
-        limited = False
+        limited = full = False
         for weight in sorted({pool.weight for pool in self.supply.pools}, reverse=True):
             if not waiting:
                 return
@@ -304,13 +308,15 @@ class PackingRun:
             self.outcome.nodes += self._repack(done, eligible)
             self.outcome.bounds.append(None if done.remaining else done.bound)
             limited |= done.limited
+            full |= done.full
             waiting = done.remaining
-        yield from self._unplaced(waiting, POOL_LIMIT_REACHED() if limited else None)
+        reason = POOL_LIMIT_REACHED() if limited else None
+        yield from self._unplaced(waiting, RESERVATIONS_FULL() if full else reason)
 
     def _repack(self, done: NewNodesResult, eligible: Bools) -> list[NewNode]:
         """Pack the least efficient nodes again if this is likely to reduce the price."""
         prices = self.supply.prices[[node.offering for node in done.nodes]]
-        if done.few or done.bound is None or self.limits.remaining:
+        if done.few or done.bound is None or self.limits.remaining or self.limits.free:
             return done.nodes
         if float(prices.sum()) < REPACK_FROM * done.bound or not self._search.proceed():
             return done.nodes
@@ -467,8 +473,9 @@ def _leading(group: PodGroup) -> frozenset[int]:
     return group.rules.counted - set(group.rules.affinity_in_zone)
 
 
-def _limits(supply: Supply, nodes: Sequence[ExistingNode]) -> Limits:
-    """The limits of the pools less the capacity of their nodes."""
+def _limits(supply: Supply, nodes: Sequence[ExistingNode], planned: int) -> Limits:
+    """The limits of the pools less the capacity of their nodes, and the room of reservations less
+    the last `planned` nodes: what EC2 calls free leaves out the nodes that exist."""
     budgets = {}
     for pool in supply.pools:
         if pool.limits is None:
@@ -480,7 +487,13 @@ def _limits(supply: Supply, nodes: Sequence[ExistingNode]) -> Limits:
         budget = pool.left(used)
         if budget is not None:
             budgets[pool.name] = dict(budget)
-    return Limits(budgets)
+    free: dict[str, int] = {}
+    for one in (one for pool in supply.pools for one in pool.reservations):
+        free[one.id] = min(one.free, free.get(one.id, one.free))
+    for node in nodes[len(nodes) - planned :] if free else ():
+        if (reservation := node.labels.get(RESERVATION_ID, "")) in free:
+            free[reservation] -= 1
+    return Limits(budgets, free)
 
 
 SHARES = (0.15, 0.15)

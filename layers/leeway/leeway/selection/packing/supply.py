@@ -143,7 +143,7 @@ class Candidate:
 
     @property
     def price(self) -> float:
-        """USD per hour. Reserved capacity costs nothing more."""
+        """USD per hour, as packing counts it. Reserved capacity costs nothing more."""
         if self.offering.price is None:
             return 0.0 if self.offering.capacity_type == RESERVED else UNKNOWN_PRICE
         return self.offering.price
@@ -156,10 +156,12 @@ class Candidate:
             for key, requirement in self.pool.requirements.items()
             if not requirement.complement and len(requirement.values) == 1
         }
+        reservation = self.offering.reservation
         return {
             **single,
             **self.type.labels,
             **self.pool.labels,
+            **(reservation.labels if reservation else {}),
             **JOINED,
             ZONE: self.offering.zone,
             ZONE_ID: self.offering.zone_id,
@@ -184,7 +186,8 @@ class Supply:
         self._catalog = catalog
         self._unavailable = tuple(unavailable)
         self.tables = [
-            catalog.for_node_class(pool.node_class, self._unavailable) for pool in self.pools
+            catalog.for_node_class(pool.node_class, self._unavailable, pool.reservations)
+            for pool in self.pools
         ]
         self.candidates: list[Candidate] = []
         rows: list[tuple[int, int, int]] = []
@@ -271,11 +274,12 @@ class Supply:
 
     @cached_property
     def twins(self) -> dict[tuple[int, int], int]:
-        """Maps an offering and a zone (positions) to the same offering in that zone."""
-        found: dict[tuple[int, int, str, int], int] = {}
+        """Maps an offering and a zone (positions) to the same offering in that zone. A reservation
+        is in one zone."""
+        found: dict[tuple[int, int, object, int], int] = {}
         keys = []
         for i, ((pool, type_, _), c) in enumerate(zip(self._rows, self.candidates, strict=True)):
-            key = (int(pool), int(type_), c.offering.capacity_type)
+            key = (int(pool), int(type_), c.offering.reservation or c.offering.capacity_type)
             keys.append(key)
             found[(*key, int(self.zones[i]))] = i
         return {
@@ -303,6 +307,22 @@ class Supply:
         return np.array(
             [position[c.offering.capacity_type] for c in self.candidates], dtype=np.int64
         )
+
+    @cached_property
+    def reserved(self) -> Bools:
+        """Whether an offering is in a capacity reservation: O."""
+        found: Bools = self.capacity_types == CAPACITY_TYPES.index(RESERVED)
+        return found
+
+    @cached_property
+    def of_reservation(self) -> dict[str, list[int]]:
+        """The positions of the offerings in each capacity reservation, by its id."""
+        found: dict[str, list[int]] = {}
+        for position in np.flatnonzero(self.reserved).tolist():
+            reservation = self.candidates[position].offering.reservation
+            if reservation is not None:
+                found.setdefault(reservation.id, []).append(position)
+        return found
 
     @property
     def of_pool(self) -> Ints:
@@ -404,9 +424,11 @@ class Supply:
             return np.zeros(len(self.candidates), dtype=bool)
         described = np.zeros(len(table), dtype=bool)
         described[list(bits(table.matching_labels(term)))] = True
-        matches = list(table.market_matches(term))
+        # Another pool may have more markets: each reservation that it selects is one.
+        matches = np.zeros(max(len(each.markets) for each in self.tables), dtype=bool)
+        matches[: len(table.markets)] = list(table.market_matches(term))
         pools, types, markets = self._rows.T
-        found: Bools = described[types] & np.array(matches, dtype=bool)[markets] & (pools == number)
+        found: Bools = described[types] & matches[markets] & (pools == number)
         return found
 
 
@@ -421,5 +443,11 @@ def _candidates(pool: NodePool, table: TypeTable) -> Iterator[tuple[int, int, Ca
             price = market.prices[index]
             zone_id = table.catalog.zone_ids.get(market.zone, "")
             known = None if isnan(price) else price
-            offering = Offering(market.zone, market.capacity_type, known, zone_id=zone_id)
+            offering = Offering(
+                market.zone,
+                market.capacity_type,
+                known,
+                zone_id=zone_id,
+                reservation=market.reservation,
+            )
             yield index, position, Candidate(pool, table.type(index), offering)
