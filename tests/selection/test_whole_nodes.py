@@ -5,11 +5,12 @@ import pytest
 from leeway.selection.labels import ZONE
 from leeway.selection.packing.planning import Effort, pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import NodePool
+from leeway.selection.pods import NodePool, Pod, PodSpec
+from leeway.selection.resources import Resources
 from leeway.selection.solver import one_by_one
 from leeway_cli.simulated_day.bound import covering_bound
 
-from bench.packing import CATALOGS, USUAL
+from bench.packing import CATALOGS, EVERY, USUAL
 from bench.workloads import diverse_pods, generic_pods, spread_pods, synthetic_catalog
 
 
@@ -42,3 +43,13 @@ def test_few_and_many_nodes_have_first_plans_of_the_same_price(
     assert again.price == pytest.approx(usual.price)
     assert len(again.launches) == len(usual.launches)
     assert not again.unschedulable
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_pods_that_request_what_few_types_have_get_as_many_nodes_as_they_need(count: int) -> None:
+    requests = Resources({"cpu": 500, "memory": 2**30, "nvidia.com/gpu": 1, "pods": 1})
+    pods = [Pod(f"default/gpu-{number}", PodSpec(requests=requests)) for number in range(count)]
+    beside = generic_pods(3, seed=43)
+    plan = pack([*pods, *beside], CATALOGS[EVERY]())
+    assert not plan.unschedulable
+    assert len(plan.launches) <= len(pods) + len(beside)

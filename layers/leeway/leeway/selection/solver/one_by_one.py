@@ -545,8 +545,9 @@ def ruin_and_recreate(
     inserter = Inserter(problem)
     rng = np.random.default_rng(SEED)
     moves = math.inf
-    if rounds and inserter.unconstrained:
-        best, whole = _on_whole_nodes(inserter, problem)
+    on_whole = _on_whole_nodes(inserter, problem) if rounds and inserter.unconstrained else None
+    if on_whole is not None:
+        best, whole = on_whole
         if best.price > NEAR_ENOUGH * bound and proceed():
             other = _start(inserter, problem, proceed)
             if patterns and other.price > NEAR_ENOUGH * bound and proceed():
@@ -615,12 +616,15 @@ def _start(inserter: Inserter, problem: Problem, proceed: Proceed) -> AnyNodes:
     return nodes if nodes is not None and nodes.price < best.price else best
 
 
-def _on_whole_nodes(inserter: Inserter, problem: Problem) -> tuple[AnyNodes, float]:
+def _on_whole_nodes(inserter: Inserter, problem: Problem) -> tuple[AnyNodes, float] | None:
     """The best nodes that are chosen before their pods, and the price of about the cheapest whole
-    nodes: hardly any plan costs less."""
+    nodes: hardly any plan costs less. None if few offerings cannot hold all pods."""
     part = problem.of_offerings(inserter.offerings)
     order = np.array(_in_order(problem.counts, inserter.worth), dtype=np.int64)
-    (cheapest, _), *found = mixes(part, TRIED_MIXES)
+    known = mixes(part, TRIED_MIXES)
+    if not known:
+        return None
+    (cheapest, _), *found = known
     tried: list[AnyNodes] = []
     for price, offerings in found:
         if all(price < nodes.price for nodes in tried):

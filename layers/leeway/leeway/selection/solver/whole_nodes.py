@@ -31,7 +31,8 @@ AT_A_TIME = 4
 def mixes(problem: Problem, each: int) -> list[tuple[float, Ints]]:
     """Return mixes of whole nodes that hold all requests, as offerings of the problem (cheapest
     first) with their price in USD per hour. The first one is about the cheapest, and costs hardly
-    more than the cheapest plan; up to `each` of every slack follow."""
+    more than the cheapest plan; up to `each` of every slack follow. None are found if few offerings
+    cannot hold all pods."""
     totals = np.maximum(problem.counts @ problem.sizes, 1)
     held, prices = problem.capacity / totals, problem.prices
     divisible = Master(np.ones(len(totals)))
@@ -39,7 +40,10 @@ def mixes(problem: Problem, each: int) -> list[tuple[float, Ints]]:
     _, worth = divisible.solve()
     gain = (np.minimum(held, 1) @ worth) / np.maximum(prices, 1e-12)
     efficient = np.argsort(-gain, kind="stable")[:EFFICIENT]
-    found = [_mixes(held, prices, efficient, slack) for slack in SLACKS]
+    pods = float(problem.counts.sum())
+    found = [_mixes(held, prices, efficient, slack, pods) for slack in SLACKS]
+    if not found[0]:
+        return []
     cheapest = min(found[0], key=lambda mix: mix[0])
     ranked = [mix for some in found for mix in sorted(some, key=_rank)[:each]]
     distinct = {offerings.tobytes(): (price, offerings) for price, offerings in ranked}
@@ -52,19 +56,21 @@ def _rank(mix: tuple[float, Ints]) -> tuple[float, list[int]]:
 
 
 def _mixes(
-    held: Floats, prices: Floats, efficient: Ints, needed: float
+    held: Floats, prices: Floats, efficient: Ints, needed: float, pods: float
 ) -> list[tuple[float, Ints]]:
     """Mixes of one offering in some number, a second one in the number that then is needed, or up
-    to two nodes fewer, and one node of a third offering instead. `held` (O x R) are shares of all
-    requests."""
+    to two nodes fewer, and one node of a third offering instead; never more nodes than `pods`.
+    `held` (O x R) are shares of all requests."""
     several, costs = held[efficient], prices[efficient]
-    most = np.ceil((needed / np.maximum(several, 1e-9)).max(axis=1))
+    most = np.minimum(np.ceil((needed / np.maximum(several, 1e-9)).max(axis=1)), pods)
     numbers = np.floor(np.linspace(0, np.maximum(most, STEPS - 1), STEPS)).T  # E x N
     open_ = np.maximum(needed - numbers[..., None] * several[:, None], 0)  # E x N x R
     seconds = np.ceil((open_[:, :, None] / np.maximum(several, 1e-9)).max(axis=3) - 1e-9)
     fewer = np.maximum(seconds - np.arange(3)[:, None, None, None], 0)  # 3 x E x N x E
     missing = np.maximum(open_[:, :, None] - fewer[..., None] * several, 0)
     spent = (numbers * costs[:, None])[:, :, None] + fewer * costs
+    # Of an offering without a resource that pods request, endlessly many nodes would be needed.
+    spent[numbers[:, :, None] + fewer > pods] = np.inf
     least = np.zeros(spent.shape)
     for amounts, own in zip(np.moveaxis(missing, -1, 0), held.T, strict=True):
         np.maximum(least, _least(own, prices, amounts), out=least)
@@ -74,6 +80,8 @@ def _mixes(
     for less, first, step, second in rows.tolist():
         rest = missing[less, first, step, second]
         price = float(spent[less, first, step, second])
+        if price == np.inf:
+            break
         times = [int(numbers[first, step]), int(fewer[less, first, step, second])]
         offerings = np.repeat(efficient[[first, second]], times)
         if rest.max() > 1e-9:
