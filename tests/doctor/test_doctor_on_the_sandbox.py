@@ -407,6 +407,9 @@ def test_the_policy_grants_what_the_command_calls_and_no_more(
         assert doctor()[0] == 0
     with stored(sandbox, *pool(**profile, amiSelectorTerms=[{"id": IMAGE}])):
         assert doctor()[0] == 0
+    reserved = [{"tags": {"karpenter.sh/discovery": CLUSTER}}]
+    with stored(sandbox, *pool(capacityReservationSelectorTerms=reserved)):
+        assert doctor()[0] == 0
     statements = json.loads(POLICY.read_text())["Statement"]
     granted = {action for one in statements for action in actions_of(one)}
     assert called == granted

@@ -4,10 +4,9 @@ import json
 from typing import Any
 
 import pytest
-import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from leeway.manifests.documents import DEEPEST, LARGEST_TEXT, read_documents
+from leeway.manifests.documents import DEEPEST, LARGEST_TEXT, as_yaml, read_documents
 
 
 def plain(text: str) -> list[Any]:
@@ -153,8 +152,10 @@ JSON = st.recursive(
 
 @settings(max_examples=60)
 @given(JSON.filter(lambda v: v is not None))
+@example("0E0")
+@example({"on": ["1_0", "0o7", "y"]})
 def test_dumped_yaml_is_read_back_with_the_size_of_its_json(value: Any) -> None:
-    text = yaml.safe_dump({"k": value})
+    text = as_yaml({"k": value})
     found = read_documents(text, "f.yaml")
     if found.problems:  # characters that YAML has no way to take
         assert all("not valid YAML" in str(p) or "duplicate key" in str(p) for p in found.problems)

@@ -37,6 +37,7 @@ NO_EVENT = {
     "admit-node",
     "instance-status-impaired",
     "keep-headroom",
+    "node-unhealthy",
     "provision-nodes",
     "reconcile",
     "reconcile-instance",

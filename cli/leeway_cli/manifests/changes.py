@@ -328,10 +328,9 @@ def parsed(body: str) -> Document:
 
 def as_yaml(document: Document) -> str:
     """Render a document as YAML, fields in the order of the manifest."""
-    import yaml
+    from leeway.manifests import documents
 
-    text: str = yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True, width=100)
-    return text
+    return documents.as_yaml(dict(document))
 
 
 def as_document(stored: StoredManifest) -> Document:

@@ -250,6 +250,24 @@ def _meant(text: str) -> Any:
     return text
 
 
+class _Dumper(yaml.SafeDumper):
+    """Quotes each text that kubectl would read as something else, such as 0E0 or on."""
+
+
+_Dumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar(
+        "tag:yaml.org,2002:str", text, style=None if _meant(text) == text else "'"
+    ),
+)
+
+
+def as_yaml(document: Any) -> str:
+    """Render a document as YAML, fields in their order."""
+    text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+    return text
+
+
 def _integer(text: str) -> Any:
     sign = -1 if text.startswith("-") else 1
     digits = text.lstrip("+-").lower()
