@@ -1,5 +1,6 @@
 """The roles of Leeway in a cluster grant exactly the calls of the functions."""
 
+from leeway.selection.labels import HOSTNAME
 from lightkube import Client, KubeConfig
 from lightkube.models.core_v1 import (
     Container,
@@ -37,7 +38,8 @@ def run(kube: Client, node: str, name: str, budgets: int, *claims: str) -> None:
         )
     spec = PodSpec(
         containers=[Container(name="c", image="pause")],
-        nodeName=node,
+        # The scheduler binds the claims too, which wait for the first pod that it places.
+        nodeSelector={HOSTNAME: node},
         terminationGracePeriodSeconds=5,
         volumes=[
             Volume(c, persistentVolumeClaim=PersistentVolumeClaimVolumeSource(c)) for c in claims
