@@ -10,7 +10,7 @@ from leeway.selection.packing.supply import Candidate
 from leeway.selection.pods import Pod, PodSpec
 from leeway.selection.resources import Resources
 from leeway_cli.simulated_day.cluster import Cluster, Machine, Options, SimulatedPod
-from leeway_cli.simulated_day.day import simulate, start
+from leeway_cli.simulated_day.day import drain, simulate, start
 from leeway_cli.simulated_day.workload import Job, supply
 
 from bench.karpenter_rules import SPOT_TYPES, Karpenter
@@ -158,8 +158,9 @@ def test_a_node_stays_if_ec2_takes_its_successor() -> None:
     by.give_back(of)
     (new,) = (one for one in of.machines.values() if one.name != old.name)
     del of.machines[new.name]
-    assert not by.may_drain(of, old)
+    drain(of, by)
     assert old.retirement is None
+    assert old.pods
 
 
 def test_several_nodes_are_replaced_by_one_but_never_with_one_of_their_own_type() -> None:

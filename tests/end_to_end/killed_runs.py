@@ -33,11 +33,13 @@ class Killed(BaseException):
 
 
 class Killer:
-    """Counts AWS calls, and kills after the one with this number, when AWS has done it and its
-    answer has not been read; 0: never. Of calls side by side, the first answer counts."""
+    """Counts AWS calls, and kills after the one with this number, or after the first one with this
+    name, when AWS has done it and its answer has not been read; with neither, never. Of calls side
+    by side, the first answer counts."""
 
-    def __init__(self, number: int = 0) -> None:
+    def __init__(self, number: int = 0, name: str = "") -> None:
         self._number = number
+        self._name = name
         self._lock = Lock()
         self._calls: list[str] = []
         self.killed_at = ""
@@ -61,11 +63,14 @@ class Killer:
     def _before_send(self, event_name: str, **_: Any) -> None:
         with self._lock:
             self._live()
-            self._calls.append(":".join(event_name.split(".")[1:]))
+            self._calls.append(_name_of(event_name))
 
-    def _received(self, **_: Any) -> None:
+    def _received(self, event_name: str, **_: Any) -> None:
         with self._lock:
             self._live()
+            if self._name and _name_of(event_name) == self._name:
+                self.killed_at = self._name
+                raise Killed
             # Not "==": calls that run side by side are all counted before the first answer.
             if 0 < self._number <= len(self._calls):
                 self.killed_at = self._calls[-1]
@@ -74,6 +79,11 @@ class Killer:
     def _live(self) -> None:
         if self.killed_at:
             raise Killed
+
+
+def _name_of(event_name: str) -> str:
+    """The name of a call, as in "ec2:CreateFleet", by an event of botocore."""
+    return ":".join(event_name.split(".")[1:])
 
 
 def run_killed(sandbox: Sandbox, killer: Killer) -> list[str]:

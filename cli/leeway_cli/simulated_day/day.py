@@ -80,7 +80,7 @@ def minutes(options: Options, decisions: Decisions | None = None) -> Iterator[Cl
         if options.interruptions:
             _interrupt(cluster)
         cluster.controllers.run(minute, cluster.machines)
-        _drain(cluster, by)
+        drain(cluster, by)
         pending, machines = cluster.controllers.pending, [*cluster.machines.values()]
         cluster.controllers.pending = bind_pending(pending, machines, minute)
         by.launch(cluster)
@@ -110,14 +110,15 @@ def _interrupt(cluster: Cluster) -> None:
             cluster.controllers.evict(pod, one, cluster.minute, lost=True)
 
 
-def _drain(cluster: Cluster, by: Decisions) -> None:
+def drain(cluster: Cluster, by: Decisions) -> None:
     """Evict within PodDisruptionBudgets the pods of nodes that retire; end nodes without pods."""
     for one in [*cluster.machines.values()]:
-        if one.retirement is None or one.reclaimed_at is not None:
+        retirement = one.retirement
+        if retirement is None or one.reclaimed_at is not None:
             continue
-        if not one.retirement.draining:
-            one.retirement.draining = by.may_drain(cluster, one)
-        if one.retirement.draining:
+        if not retirement.draining:
+            retirement.draining = by.may_drain(cluster, one)
+        if retirement.draining:
             if not one.pods:
                 del cluster.machines[one.name]
             for pod in [*one.pods.values()]:
