@@ -447,6 +447,10 @@ def test_a_pod_left_its_node_when_its_containers_ended(
         canned.delete("Pod", "shop/job")
     clock.sleep(60)
     details = states.read(CLUSTER).details["n-1"]
+    for _ in range(20):  # a busy machine delays the events of the watch
+        if not details.pods:
+            break
+        details = states.read(CLUSTER).details["n-1"]
     assert details.pods == ()
     assert details.changed_at is not None
     assert (details.changed_at - began).total_seconds() == pytest.approx(found, abs=0.5)
