@@ -154,6 +154,7 @@ JSON = st.recursive(
 @given(JSON.filter(lambda v: v is not None))
 @example("0E0")
 @example({"on": ["1_0", "0o7", "y"]})
+@example({"\x85": "a\u2028b\u2029"})
 def test_dumped_yaml_is_read_back_with_the_size_of_its_json(value: Any) -> None:
     text = as_yaml({"k": value})
     found = read_documents(text, "f.yaml")

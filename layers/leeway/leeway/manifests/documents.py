@@ -251,15 +251,19 @@ def _meant(text: str) -> Any:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes each text that kubectl would read as something else, such as 0E0 or on."""
+    """Quotes each text that kubectl would read as something else, such as 0E0 or on, and escapes
+    the line breaks that a reader folds."""
 
 
-_Dumper.add_representer(
-    str,
-    lambda dumper, text: dumper.represent_scalar(
-        "tag:yaml.org,2002:str", text, style=None if _meant(text) == text else "'"
-    ),
-)
+_FOLDED = re.compile("[\x85\u2028\u2029]")
+
+
+def _represented(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = '"' if _FOLDED.search(text) else "'" if _meant(text) != text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represented)
 
 
 def as_yaml(document: Any) -> str:
