@@ -138,7 +138,8 @@ seconds."""
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """The ports of provisioning. `events_in` returns the Events of a cluster."""
+    """The ports of provisioning. `events_in` returns the Events of a cluster; `launch_block` why
+    nothing is launched in it now."""
 
     manifests: ClusterManifests
     catalog: Catalogs
@@ -149,6 +150,7 @@ class Dependencies:
     upcoming: UpcomingPods
     returns: ReturnCapacity
     events_in: Callable[[str], PodEvents]
+    launch_block: Callable[[str, datetime], Reason | None]
     clock: Clock
 
 
@@ -227,6 +229,10 @@ class NodeProvisioning:
         read = self._read(cluster, manifests, pools, requests, catalog, upcoming)
         outcome, failures, told = LaunchOutcome((), (), (), ()), unanswered, EventsWritten()
         static = StaticPools()
+        # Last: of two buyers, each that starts now finds the other one.
+        blocked = self._deps.launch_block(cluster, self._deps.clock.now()) if has_pools else None
+        if blocked is not None:
+            policy = replace(policy, dry_run=True)
         if has_pools:
             static = self._static_pools(read, pools)
             outcome = self._launch(read, static, policy, until)
@@ -243,6 +249,8 @@ class NodeProvisioning:
         )
         if not has_pools:
             result = CLUSTER_WITHOUT_POOLS(cluster=cluster)
+        elif blocked is not None:
+            result = blocked
         elif policy.dry_run:
             result = PROVISIONING_REHEARSED(cluster=cluster, pods=demanded)
         report = ProvisioningReport(
