@@ -35,9 +35,12 @@ class Journal:
         ]
 
     def outcomes(self, instance: str) -> list[Entry]:
-        """Return the details of the Leeway events of an instance."""
-        events = self.of("put-events", source="leeway")
-        return [e["detail"] for e in events if e["detail"]["instance"] == instance]
+        """Return the details of the Leeway events of an instance's retirements.
+
+        Its admission reports too, at its own time: only what ends a notice has its kind.
+        """
+        details = [e["detail"] for e in self.of("put-events", source="leeway")]
+        return [one for one in details if one["instance"] == instance and "kind" in one]
 
     def executions(self, instance: str) -> set[str]:
         """Return the executions of an instance's retirement."""
