@@ -44,7 +44,7 @@ class Journal:
 
     def _told(self, instance: str) -> list[Entry]:
         events = self.of("put-events", source="leeway")
-        return [e for e in events if e["detail"]["instance"] == instance]
+        return [e for e in events if e["detail"].get("instance") == instance]
 
     def executions(self, instance: str) -> set[str]:
         """Return the executions of an instance's retirement."""
