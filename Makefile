@@ -44,6 +44,7 @@ lint: setup .tools/sam/.ready .tools/checkov/.ready ## run all checks without th
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(SAM) validate --lint
+	$(BIN)/cfn-lint examples/*.yaml
 	.tools/checkov/bin/checkov --config-file .checkov.yaml
 
 # `make bench packing storms` runs only these measurements.
