@@ -91,7 +91,9 @@ class _Run:
                 count=self._static.surplus_of[one.pool],
                 replicas=self._snapshot.rules[one.pool].replicas,
             )
-            self._take(one, Cause.SCALED_DOWN, reason, one.price or 0.0, replaced=bool(one.pods))
+            saving, replaced = one.price or 0.0, bool(one.pods)
+            if self._take(one, Cause.SCALED_DOWN, reason, saving, replaced=replaced):
+                self._static.gone[one.pool] += 1
 
     def replace_outdated(self) -> None:
         """Replace nodes that have expired or drifted, or whose pool was deleted: the empty ones
@@ -107,8 +109,7 @@ class _Run:
                 reason = reasons.NODE_EXPIRED(
                     node=one.name, pool=one.pool, expires=render_duration(rules.expires)
                 )
-                in_place = self._static.why_not_replaced(one) is None
-                self._replace(one, Cause.EXPIRED, reason, in_place)
+                self._replace(one, Cause.EXPIRED, reason, self._static.takes_its_place(one))
             elif one.drift and (why := self._static.why_not_replaced(one)):
                 self.kept[one.name] = why
             elif one.drift:
@@ -121,6 +122,8 @@ class _Run:
         in_place = in_place and self._snapshot.rules[one.pool].replicas is not None
         if in_place:
             self._static.begun[one.pool] += 1
+        else:
+            self._static.gone[one.pool] += 1
         self._take(one, cause, reason, replaced=bool(one.pods), in_place=in_place)
 
     def remove_empty(self) -> None:
