@@ -12,7 +12,7 @@ BIN := .venv/bin
 SAM := PATH="$(CURDIR)/$(BIN):$$PATH" SAM_CLI_TELEMETRY=0 .tools/sam/bin/sam
 UV := $(BIN)/uv --quiet
 
-.PHONY: acceptance conformance reasons help setup demo test lint check bench sam-test build deploy pins manifests
+.PHONY: acceptance conformance reasons help hunt setup demo test lint check bench sam-test build deploy pins manifests
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -32,6 +32,9 @@ test: setup ## run the tests (sam-test runs those of SAM)
 	$(BIN)/python -m pytest -n $(WORKERS) $(BY_FILE) --ignore=tests/end_to_end
 	$(BIN)/python -m pytest -n $(WORKERS) $(BY_FILE) $(ALONE:%=--ignore=%) tests/end_to_end
 	$(BIN)/python -m pytest $(ALONE)
+
+hunt: setup ## draw new examples for the property tests (test draws the same ones each time)
+	$(BIN)/python -m pytest -n $(WORKERS) $(BY_FILE) -m hypothesis --hypothesis-profile=hunt tests
 
 check: lint test ## run all checks: style, types, architecture, template, tests
 
