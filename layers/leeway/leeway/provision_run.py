@@ -99,12 +99,12 @@ class GroupInstances(Protocol):
 
 PROVISIONED = ReasonCode(
     "Provisioned",
-    "Leeway launched {launched} instances for {pods} pods without a place in cluster {cluster}: "
-    "{without} pods get no node.",
+    "Leeway launched {launched:instance} for {pods:pod} without a place in cluster {cluster}: "
+    "{without:pod gets|pods get} no node.",
 )
 PROVISIONING_REHEARSED = ReasonCode(
     "ProvisioningRehearsed",
-    "Leeway launches nothing for {pods} pods without a place in cluster {cluster}: the Cluster "
+    "Leeway launches nothing for {pods:pod} without a place in cluster {cluster}: the Cluster "
     "manifest has spec.dryRun.",
 )
 CLUSTER_WITHOUT_POOLS = ReasonCode(

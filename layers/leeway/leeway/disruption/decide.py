@@ -17,7 +17,6 @@ from leeway.disruption.protection import (
 from leeway.disruption.rules import Cause
 from leeway.disruption.snapshot import NodeReturn, OwnNode, ReturnDecision, Snapshot
 from leeway.disruption.static_pools import StaticPools
-from leeway.durations import render_duration
 from leeway.reasons import Reason
 from leeway.selection.labels import SPOT
 from leeway.selection.resources import printed
@@ -106,9 +105,7 @@ class _Run:
                 reason = reasons.POOL_DELETED(node=one.name, pool=one.pool, at=rules.deleted_at)
                 self._take(one, Cause.POOL_DELETED, reason, replaced=bool(one.pods))
             elif rules.expires is not None and rules.expired(one.created_at, self._snapshot.now):
-                reason = reasons.NODE_EXPIRED(
-                    node=one.name, pool=one.pool, expires=render_duration(rules.expires)
-                )
+                reason = reasons.NODE_EXPIRED(node=one.name, pool=one.pool, expires=rules.expires)
                 self._replace(one, Cause.EXPIRED, reason, self._static.takes_its_place(one))
             elif one.drift and (why := self._static.why_not_replaced(one)):
                 self.kept[one.name] = why
@@ -182,7 +179,7 @@ class _Run:
                 if not plan.unschedulable and after.missing(pool) < shares.missing(pool):
                     drift = (
                         "It is Spot, and the on-demand share of the pool misses "
-                        f"{printed('cpu', shares.missing(pool))} vCPUs."
+                        f"vCPUs: {printed('cpu', shares.missing(pool))}."
                     )
                     reason = reasons.NODE_DRIFTED(node=one.name, pool=pool, drift=drift)
                     self._take(one, Cause.DRIFTED, reason, replaced=True)

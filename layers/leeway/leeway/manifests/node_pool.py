@@ -92,7 +92,7 @@ def check_annotation(key: str) -> str:
 def _fits(annotations: dict[str, str]) -> dict[str, str]:
     size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
     if size > MOST_ANNOTATIONS:
-        raise ValueError(f"expected annotations of at most 16 KB together, got {size:,} bytes")
+        raise ValueError(f"expected annotations of at most 16 KB together, got {size:,}")
     return annotations
 
 
