@@ -86,9 +86,10 @@ endif
 reasons: setup ## generate docs/reasons.md from the code
 	$(BIN)/leeway reasons -o markdown > docs/reasons.md
 
-manifests: setup ## generate the schemas and the pages of manifests from their models
+manifests: setup ## generate the schemas, pages and CRDs of manifests from their models
 	$(BIN)/leeway schema --directory docs/schemas
 	$(BIN)/leeway schema --directory docs/manifests -o markdown
+	$(BIN)/leeway schema --crd --directory crds
 
 pins: .venv/.ready ## resolve the requirements of the repository and the layer (UPGRADE=1: newer versions)
 	tools/pin $(if $(UPGRADE),--upgrade)
