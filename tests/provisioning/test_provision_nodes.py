@@ -341,12 +341,14 @@ def test_a_cluster_whose_karpenter_runs_gets_no_node_and_loses_none(buying: Buyi
     request = buying.retire()
     report = buying.run()
     assert report.result == said
+    status = buying.statuses["prod"]
+    assert (status.problems[0], status.dry_run) == (said, False)
     assert not report.launched
     assert not buying.fleets.running
     assert not buying.events.calls
     assert buying.requests[RETIRING] == request
     buying.launch_block = None
-    assert len(buying.run().launched) == 3
+    assert len(buying.run().launched) == 2
 
 
 def test_without_pools_nothing_is_read_and_requests_are_answered(catalog: Catalog) -> None:
