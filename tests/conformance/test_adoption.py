@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tests.manifests.crd_cases import POOL
 
 RBAC = Path(__file__).parents[2] / "rbac"
 FULL_POOL = Path(__file__).parents[1] / "manifests" / "full-pool.yaml"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 ABSENT = {"leeway-headroom-buffer", "leeway-headroom-target", "leeway-headroom-priorities"}
 """What adopt has to write: at least one object of each kind that can be missing for a moment."""
 
@@ -143,6 +145,12 @@ def test_manifests_of_the_api_server_are_copied_held_and_left(
         until(lambda: "NodePool/pool" in copied())
         assert run(["apply", "--cluster", cluster, "-f", str(FULL_POOL)]) == 1
         assert "are in its API server" in capsys.readouterr().err
+        now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        lease = {"holderIdentity": "karpenter_1", "leaseDurationSeconds": 15, "renewTime": now}
+        named = {"name": "karpenter-leader-election"}
+        assert http.post(LEASES, json={"metadata": named, "spec": lease}).status_code == 201
+        assert "KarpenterIsRunning" in codes(leeway("doctor"))
+        http.delete(f"{LEASES}/karpenter-leader-election")
         http.delete(f"{CRDS}/nodepools.karpenter.sh")
         until(lambda: http.get(POOLS).status_code == 404)
         schedules("reconcile")
@@ -156,7 +164,7 @@ def test_manifests_of_the_api_server_are_copied_held_and_left(
         leeway("release")
         assert all(http.get(path).status_code == 200 for path in crds if "nodepools" not in path)
     finally:
-        for path in crds:
+        for path in (*crds, f"{LEASES}/karpenter-leader-election"):
             http.delete(path)
         until(lambda: all(http.get(path).status_code == 404 for path in crds))
         connection.close()
