@@ -234,6 +234,22 @@ def test_of_scaled_objects_only_those_are_read_that_say_so() -> None:
     assert world.titles() == {"scaledobject.keda.sh/ours"}
 
 
+def test_who_may_write_in_a_namespace_does_not_fill_the_table(world: World) -> None:
+    world.api.version = "v1beta1"
+    base = {"apiVersion": "autoscaling.x-k8s.io/v1beta1", "kind": "CapacityBuffer"}
+    spec = {"podTemplateRef": {"name": "web"}, "replicas": 1}
+    world.api.kinds = {
+        "CapacityBuffer": [
+            {**base, "metadata": {"name": f"b{number:03}", "namespace": home}, "spec": spec}
+            for home, count in (("tenant", 103), ("web", 2))
+            for number in range(count)
+        ]
+    }
+    assert world.copy() == ["ManifestInvalid"]
+    homes = [one.namespace for one in world.stored.of(CLUSTER)]
+    assert (homes.count("tenant"), homes.count("web")) == (100, 2)
+
+
 def test_of_two_copies_at_a_time_the_earlier_one_does_not_overwrite(world: World) -> None:
     world.copy()
     stored = world.stored.of(CLUSTER, deleted=True)

@@ -7,6 +7,7 @@ them, says so, and launches nothing new.
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -139,6 +140,9 @@ class Copying:
 
 type Key = tuple[str, str, str]
 
+MOST_IN_NAMESPACE = 100
+"""Objects of one kind that are read of a namespace: who may write there must not fill the table."""
+
 
 def plan_copy(
     cluster: str,
@@ -153,13 +157,25 @@ def plan_copy(
     writes: list[tuple[StoredManifest, int]] = []
     problems: list[Reason] = []
     for resource, documents in listed.items():
+        counted: Counter[str] = Counter()
         for document in documents or ():
-            seen.add(_key_of(resource, document, cluster))
+            key = _key_of(resource, document, cluster)
+            seen.add(key)
+            counted[key[1]] += 1
+            if key[1] and counted[key[1]] > MOST_IN_NAMESPACE:
+                continue
             match _read(document, cluster):
                 case Written() as written:
                     writes += _write(before, written, now)
                 case str() as problem:
                     problems.append(MANIFEST_INVALID(problem=clause(problem), author=""))
+        for namespace, count in counted.items():
+            if namespace and count > MOST_IN_NAMESPACE:
+                problem = (
+                    f"{resource}: namespace {namespace} has {count}, and Leeway reads the first "
+                    f"{MOST_IN_NAMESPACE} of a namespace"
+                )
+                problems.append(MANIFEST_INVALID(problem=problem, author=""))
     copies = [one for one in stored if one.in_cluster and one.deleted_at is None]
     held = _held(cluster, copies, listed, seen)
     removals = [
