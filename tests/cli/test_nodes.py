@@ -11,6 +11,7 @@ import yaml
 from leeway_cli import main
 from leeway_cli.nodes.command import bar
 from leeway_cli.nodes.rows import (
+    Fate,
     NodeRow,
     Records,
     Share,
@@ -89,7 +90,7 @@ def test_json_has_amounts_prices_and_what_happens_next(run: Run) -> None:
     assert (first["name"], first["owner"]) == ("blocked", "pool general")
     assert first["cpu"] == {"requested": 7.0, "allocatable": 8.0, "share": 0.875}
     assert first["pods"]["requested"] == 1
-    assert first["next"] == "kept: PodIsBlocked"
+    assert (first["fate"], first["next"]) == ("kept", "kept: PodIsBlocked")
     prices = [one["pricePerHour"] for one in found["nodes"]]
     assert found["totals"]["pricePerHour"] == pytest.approx(sum(prices))
     assert found["totals"]["savingPerHour"] > 0
@@ -229,9 +230,9 @@ def row(name: str, **given: Any) -> NodeRow:
 
 def test_rows_are_sorted_by_what_is_asked_for_then_by_name() -> None:
     rows = [
-        row("c", price=1.0, next="kept: A", cpu=Share(1, 4)),
+        row("c", price=1.0, fate=Fate.KEPT, next="kept: A", cpu=Share(1, 4)),
         row("b", price=2.0, next="", cpu=Share(3, 4)),
-        row("a", price=None, next="retires in 1:00", cpu=Share(1, 4)),
+        row("a", price=None, fate=Fate.RETIRES, next="retires in 1:00", cpu=Share(1, 4)),
     ]
     names = {by: "".join(one.name for one in ordered(rows, by)) for by in Sort}
     assert names[Sort.PRICE] == "bca"

@@ -357,7 +357,7 @@ def _row_as_data(row: NodeRow) -> dict[str, Any]:
 
     own = ("name", "instance", "instance_type", "capacity_type", "zone", "owner", "created_at")
     return {
-        **picked(row, *own, "ready", "next"),
+        **picked(row, *own, "ready", "fate", "next"),
         **_shares(row),
         **price_as_data(row.price),
         "labels": dict(sorted(row.labels.items())),

@@ -39,10 +39,21 @@ class Share:
         return Share(self.requested + other.requested, self.allocatable + other.allocatable)
 
 
+class Fate(StrEnum):
+    """What is about to happen to a node."""
+
+    RETIRES = "retires"
+    STARTING = "starting"
+    NOT_READY = "notReady"
+    GOES = "goes"
+    KEPT = "kept"
+    NONE = "none"
+
+
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """One node. `price` is in USD per hour, None if it is not known. `next` is what is about to
-    happen to it, empty for nothing."""
+    """One node. `price` is in USD per hour, None if it is not known. `next` says in words what is
+    about to happen to it, empty for nothing."""
 
     name: str
     instance: str
@@ -57,6 +68,7 @@ class NodeRow:
     gpus: Share = field(default_factory=Share)
     pods: Share = field(default_factory=Share)
     price: float | None = None
+    fate: Fate = Fate.NONE
     next: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
 
@@ -101,8 +113,8 @@ def rows_of(
     for one in (*own, *(other.one for other in foreign)):
         owner = owners.get(one.name)
         reason = kept.get(one.name) if owner is None else None
-        following = _next(one, records, steps.get(one.name), reason, now)
-        rows.append(_row(one, owner or Owner(OwnerKind.LEEWAY, one.pool), following))
+        fate, words = _next(one, records, steps.get(one.name), reason, now)
+        rows.append(_row(one, owner or Owner(OwnerKind.LEEWAY, one.pool), fate, words))
     joined = {row.instance for row in rows if row.instance}
     for instance, admission in records.admissions.items():
         if instance not in joined:
@@ -110,7 +122,7 @@ def rows_of(
     return tuple(rows)
 
 
-def _row(one: OwnNode, owner: Owner, following: str) -> NodeRow:
+def _row(one: OwnNode, owner: Owner, fate: Fate, words: str) -> NodeRow:
     requested: dict[str, int] = {}
     for spec in one.node.pods:
         for name, amount in spec.requests.items():
@@ -135,29 +147,32 @@ def _row(one: OwnNode, owner: Owner, following: str) -> NodeRow:
         gpus=share(*_GPUS),
         pods=share("pods"),
         price=one.price,
-        next=following,
+        fate=fate,
+        next=words,
         labels=one.node.labels,
     )
 
 
 def _next(
     one: OwnNode, records: Records, step: Step | None, kept: Reason | None, now: datetime
-) -> str:
-    """Return what is about to happen to a node."""
+) -> tuple[Fate, str]:
+    """Return what is about to happen to a node, also in words."""
     retirement = records.retirements.get(one.instance)
-    if retirement is not None:
-        left = None if retirement.deadline is None else retirement.deadline - now
-        return f"retires in {clock(left)}" if left and left > timedelta(0) else "retires"
-    if one.going:
-        return "retires"
+    if retirement is not None and retirement.deadline is not None and retirement.deadline > now:
+        return Fate.RETIRES, f"retires in {clock(retirement.deadline - now)}"
+    if retirement is not None or one.going:
+        return Fate.RETIRES, "retires"
     if not one.ready:
         age = now - one.created_at
-        return f"starting {clock(age)}" if age < _STARTS_WITHIN else "not Ready"
+        if age < _STARTS_WITHIN:
+            return Fate.STARTING, f"starting {clock(age)}"
+        return Fate.NOT_READY, "not Ready"
     if step is not None:
-        empty = step.returned.cause is Cause.EMPTY
         when = "now" if step.allowed else f"at {step.at:%H:%M}"
-        return f"empty, goes {when}" if empty else f"goes {when}: {step.returned.cause.value}"
-    return f"kept: {kept.code}" if kept else ""
+        if step.returned.cause is Cause.EMPTY:
+            return Fate.GOES, f"empty, goes {when}"
+        return Fate.GOES, f"goes {when}: {step.returned.cause.value}"
+    return (Fate.KEPT, f"kept: {kept.code}") if kept else (Fate.NONE, "")
 
 
 def _coming(admission: Admission, now: datetime) -> NodeRow:
@@ -172,6 +187,7 @@ def _coming(admission: Admission, now: datetime) -> NodeRow:
         owner=title_of(facts.owner),
         created_at=since,
         ready=False,
+        fate=Fate.STARTING,
         next=f"starting {clock(now - since)}",
     )
 
@@ -217,6 +233,8 @@ class Sort(StrEnum):
     NEXT = "next"
 
 
+_FATES = {fate: number for number, fate in enumerate(Fate)}
+
 _KEYS: Mapping[Sort, Callable[[NodeRow], Any]] = {
     Sort.OWNER: lambda row: row.owner,
     Sort.NAME: lambda row: row.name,
@@ -231,7 +249,7 @@ _KEYS: Mapping[Sort, Callable[[NodeRow], Any]] = {
     Sort.PRICE: lambda row: -(row.price or 0.0),
     # What happens soon comes first, then nodes that are kept, then those about which nothing is
     # known.
-    Sort.NEXT: lambda row: (not row.next, row.next.startswith("kept"), row.next),
+    Sort.NEXT: lambda row: (_FATES[row.fate], row.next),
 }
 
 

@@ -24,7 +24,7 @@ from leeway.manifests.node_class import (
     MetadataOptions,
 )
 from leeway.manifests.node_pool import NodePool
-from leeway.reasons import ReasonCode
+from leeway.reasons import ReasonCode, counted
 from leeway.selection.labels import JOINED, NODE_CLASS, NODEPOOL
 
 POOL_SETTING_WRONG = ReasonCode(
@@ -177,8 +177,8 @@ def user_tags(settings: NodeSettings) -> Mapping[str, str]:
     most = MOST_TAGS - len(_of_leeway("", "", "", ""))
     if len(merged) > most:
         raise NotLaunchable(
-            f"pool {settings.pool} has {len(merged)} tags of its own, and EC2 accepts {most} "
-            f"beside those of Leeway: remove tags from {settings.tags[-1].place}"
+            f"pool {settings.pool} has {counted(len(merged), 'tag')} of its own, and EC2 accepts "
+            f"{most} beside those of Leeway: remove tags from {settings.tags[-1].place}"
         )
     return merged
 
