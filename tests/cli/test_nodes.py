@@ -141,7 +141,7 @@ def test_gpus_have_a_column_if_a_node_has_some(run: Run) -> None:
         gpu["status"][amounts] = {**gpu["status"][amounts], "nvidia.com/gpu": "1"}
     _, out, _ = run(objects=[gpu])
     assert "GPUS" in out
-    assert "1 GPUs (0% requested)" in out
+    assert "1 GPU (0% requested)" in out
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_a_kubeconfig_alone_is_enough(
         given = ["--kubeconfig", str(live.kubeconfig()), "--watch"]
         assert main.run(["nodes", *given]) == 0
         shown = capsys.readouterr().out
-        assert [" 1 pods" in shown, " 2 pods" in shown] == [True, True]
+        assert [" 1 pod\n" in shown, " 2 pods\n" in shown] == [True, True]
 
 
 def test_an_instance_that_was_launched_and_has_not_joined_is_starting() -> None:

@@ -307,15 +307,17 @@ def rendered(rows: Sequence[NodeRow], totals: Totals, wide: bool, labels: Sequen
 
 
 def _totals_text(totals: Totals) -> str:
+    from leeway.reasons import counted
+
     gib = totals.memory.allocatable / 2**30
     parts = [
-        f"{totals.nodes} {'node' if totals.nodes == 1 else 'nodes'}",
+        counted(totals.nodes, "node"),
         f"{totals.cpu.allocatable / 1000:,.1f} vCPUs ({totals.cpu.share:.0%} requested)",
         f"{gib:,.1f} GiB ({totals.memory.share:.0%} requested)",
     ]
     if gpus := totals.gpus.allocatable:
-        parts.append(f"{gpus} GPUs ({totals.gpus.share:.0%} requested)")
-    parts.append(f"{totals.pods.requested} pods")
+        parts.append(f"{counted(gpus, 'GPU')} ({totals.gpus.share:.0%} requested)")
+    parts.append(counted(totals.pods.requested, "pod"))
     cost = f"{totals.price:,.4f} USD per hour, {totals.price * MONTH_HOURS:,.2f} a month"
     if totals.without_price:
         cost += f", without the {totals.without_price} of unknown price"
