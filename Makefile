@@ -12,7 +12,7 @@ BIN := .venv/bin
 SAM := PATH="$(CURDIR)/$(BIN):$$PATH" SAM_CLI_TELEMETRY=0 .tools/sam/bin/sam
 UV := $(BIN)/uv --quiet
 
-.PHONY: acceptance conformance reasons help hunt setup demo test lint check bench sam-test build deploy pins manifests
+.PHONY: acceptance release conformance reasons help hunt setup demo test lint check bench sam-test build deploy pins manifests
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -62,6 +62,10 @@ sam-test: build ## test the build: imported as in Lambda, and with sam local inv
 
 build: setup .tools/sam/.ready ## build the artefacts of a deployment
 	$(SAM) build
+
+release: build ## make dist/: the wheel, the template with its archives, objects of clusters, checksums
+	rm -rf dist
+	$(BIN)/python -m tools.bundle
 
 deploy: build ## deploy, with questions for missing parameters
 	$(SAM) deploy --guided

@@ -29,6 +29,7 @@ COMMANDS = {
     "delete": "leeway_cli.manifests.commands:delete",
     "schema": "leeway_cli.manifests.schema:schema",
     "status": "leeway_cli.status.command:status",
+    "nodes": "leeway_cli.nodes.command:nodes",
     "logs": "leeway_cli.logs:logs",
     "scale": "leeway_cli.manifests.commands:scale",
     "pause": "leeway_cli.manifests.commands:pause",

@@ -1,6 +1,7 @@
 """A console for untrusted text: control characters are shown and have no effect. Progress bars."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext, suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -53,3 +54,21 @@ class ProgressBars:
         traceback: TracebackType | None,
     ) -> None:
         self._bars.stop()
+
+
+def show_changes(views: Iterator[RenderableType], console: Console) -> None:
+    """Print views until Ctrl-C: in place on a terminal, elsewhere after each change."""
+    from rich.live import Live
+
+    shown = ""
+    live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+    with suppress(KeyboardInterrupt), live or nullcontext():
+        for view in views:
+            if live is not None:
+                live.update(view, refresh=True)
+                continue
+            with console.capture() as captured:
+                console.print(view, soft_wrap=True)
+            if captured.get() != shown:
+                shown = captured.get()
+                console.print(view, soft_wrap=True)

@@ -183,6 +183,12 @@ def test_what_no_pool_can_launch_is_refused_with_the_reason(group: Group, why: s
     assert why in sentence
 
 
+def test_groups_of_a_cluster_on_outposts_are_refused() -> None:
+    found, ((_, sentence),) = convert_all(config({}, outpost={"controlPlaneOutpostARN": "x"}))
+    assert found == []
+    assert "Outposts" in sentence
+
+
 def fields_of(model: type[BaseModel], prefix: str = "") -> set[str]:
     found: set[str] = set()
     for name, info in model.model_fields.items():
@@ -349,6 +355,11 @@ def test_subnets_are_those_of_the_file_or_those_that_eksctl_creates() -> None:
         {"id": "subnet-d"},
         {"id": "subnet-x"},
     ]
+    by_zone = {"subnets": {"public": {"front": {"az": "us-east-1c"}}}}
+    pool, node_class, sentences = convert({"subnets": ["front"]}, vpc=by_zone)
+    assert values_of(pool, "/zone") == ["us-east-1c"]
+    assert node_class[terms][0]["tags"]["kubernetes.io/role/elb"] == "1"
+    assert any("no id of this subnet" in one for one in sentences)
     one_zone = {**private, "availabilityZones": ["us-east-1b"]}
     pool, node_class, _ = convert(one_zone, **vpc)
     assert node_class[terms] == [{"id": "subnet-b"}]
@@ -468,7 +479,8 @@ def test_a_wrong_field_is_named_with_its_line(group: Group, problem: str) -> Non
         ("- a", "expected a ClusterConfig"),
         (SPOT.replace("v1alpha5", "v1alpha4"), "apiVersion: expected text that matches"),
         (SPOT.replace("name: prod, ", ""), "metadata.name: is missing"),
-        (SPOT.replace("nodeGroups", "nodeGroup"), "expected nodeGroups or managedNodeGroups"),
+        (SPOT.replace("nodeGroups", "nodeGroup"), "unknown field; did you mean nodeGroups?"),
+        (SPOT.partition("nodeGroups")[0], "expected nodeGroups or managedNodeGroups"),
         ("a: [", "not valid YAML"),
     ],
 )

@@ -180,7 +180,7 @@ class _Group(_Disk):
 
 class _Subnet(_Part):
     id: Annotated[str, StringConstraints(pattern="^subnet-[0-9a-z]+$")] | None = None
-    az: Text = ""
+    az: Zone | None = None
 
 
 class _Subnets(_Part):
@@ -301,6 +301,18 @@ _REFUSED: Mapping[str, str] = {
 }
 """The fields because of which a group cannot be converted."""
 
+_OF_CLUSTER = frozenset(
+    (
+        *("accessConfig", "addons", "addonsConfig", "autoModeConfig", "availabilityZones"),
+        *("capabilities", "cloudWatch", "controlPlaneScalingConfig", "fargateProfiles", "gitops"),
+        *("iam", "iamIdentityMappings", "identityProviders", "karpenter", "kubeAPIServerConfig"),
+        *("kubeControllerManagerConfig", "kubeSchedulerConfig", "kubernetesNetworkConfig"),
+        *("localZones", "outpost", "privateCluster", "remoteNetworkConfig", "secretsEncryption"),
+        *("upgradePolicy", "zonalShiftConfig"),
+    )
+)
+"""The fields of the file about the cluster, which say nothing about its node groups."""
+
 _FAMILIES = {
     "amazonlinux2023": AmiFamily.AL2023,
     "amazonlinux2": AmiFamily.AL2,
@@ -343,6 +355,10 @@ class EksctlFile:
         except Invalid as error:
             path, message = explained(error, document, ClusterConfig)[0]
             raise self._problem(path, message) from None
+        for name in self._config.model_extra or {}:
+            if name not in _OF_CLUSTER:
+                known = [*_OF_CLUSTER, "nodeGroups", "managedNodeGroups", "metadata", "vpc"]
+                raise self._problem((name,), f"unknown field{near_miss(name, known)}")
         self.refused: list[tuple[str, str]] = []
 
     @property
@@ -380,6 +396,8 @@ class EksctlFile:
         for name, why in _REFUSED.items():
             if name in (given.model_extra or {}):
                 raise NotConvertible(why)
+        if "outpost" in (self._config.model_extra or {}):
+            raise NotConvertible(_REFUSED["outpostARN"])
         family = self._family(given)
         group = NodeGroup(
             name=given.name,
@@ -402,7 +420,7 @@ class EksctlFile:
         group.kubelet = self._kubelet(group, given, path)
         group.node_class = {
             "amiSelectorTerms": _images(group, given),
-            "subnetSelectorTerms": self._subnets(given, path),
+            "subnetSelectorTerms": self._subnets(group, given, path),
             "securityGroupSelectorTerms": self._security_groups(group, given, of_eks),
             **_role(group, given.iam),
             "userData": self._user_data(group, given, path),
@@ -508,23 +526,16 @@ class EksctlFile:
                 (*path, name), f"expected a regular expression, got {text[:80]!r}: {error}"
             ) from None
 
-    def _subnets(self, given: _Group, path: Path) -> list[Document]:
+    def _subnets(self, group: NodeGroup, given: _Group, path: Path) -> list[Document]:
         """The subnets that the group names; else those of its kind in the file, or in the VPC that
         eksctl has created."""
         of_vpc = self._config.vpc.subnets
-        named = {**of_vpc.public, **of_vpc.private}
         if given.subnets:
-            found = []
-            for index, one in enumerate(given.subnets):
-                subnet = one if one.startswith("subnet-") else (named.get(one) or _Subnet()).id
-                if subnet is None or not re.fullmatch("subnet-[0-9a-z]+", subnet):
-                    raise self._problem(
-                        (*path, "subnets", index),
-                        f"expected the id of a subnet, or a name of vpc.subnets with an id, got "
-                        f"{one[:80]!r}",
-                    )
-                found.append({"id": subnet})
-            return found
+            terms = [
+                self._subnet(group, one, (*path, "subnets", index))
+                for index, one in enumerate(given.subnets)
+            ]
+            return [one for n, one in enumerate(terms) if one not in terms[:n]]
         kind = of_vpc.private if given.private_networking else of_vpc.public
         zones = {*given.availability_zones, *given.local_zones}
         ids = [
@@ -534,12 +545,36 @@ class EksctlFile:
         ]
         if ids:
             return ids
-        role = "internal-elb" if given.private_networking else "elb"
-        tags = {
-            "alpha.eksctl.io/cluster-name": self.cluster,
-            f"kubernetes.io/role/{role}": "1",
+        return [self._created_subnets("internal-elb" if given.private_networking else "elb")]
+
+    def _subnet(self, group: NodeGroup, written: str, path: Path) -> Document:
+        """The term of a subnet that a group names: by its id, or by its name in vpc.subnets."""
+        if re.fullmatch("subnet-[0-9a-z]+", written):
+            return {"id": written}
+        of_vpc = self._config.vpc.subnets
+        for role, named in (("internal-elb", of_vpc.private), ("elb", of_vpc.public)):
+            if (found := named.get(written)) is not None:
+                if found.id:
+                    return {"id": found.id}
+                group.zones = (*group.zones, *([found.az] if found.az else ()))
+                group.differs(
+                    f"subnets.{written}",
+                    "the file has no id of this subnet: all subnets of its kind in its zone are "
+                    "used. Write its id into subnetSelectorTerms of the EC2NodeClass.",
+                )
+                return self._created_subnets(role)
+        raise self._problem(
+            path, f"expected the id of a subnet, or a name of vpc.subnets, got {written[:80]!r}"
+        )
+
+    def _created_subnets(self, role: str) -> Document:
+        """The term of the subnets that eksctl creates with a VPC, by what balances load there."""
+        return {
+            "tags": {
+                "alpha.eksctl.io/cluster-name": self.cluster,
+                f"kubernetes.io/role/{role}": "1",
+            }
         }
-        return [{"tags": tags}]
 
     def _security_groups(self, group: NodeGroup, given: _Group, of_eks: bool) -> list[Document]:
         """The security groups of the cluster that eksctl and EKS create. A group's own one is

@@ -25,13 +25,14 @@ from leeway.manifests.node_pool import pools_of
 from leeway.policy.rules import ClusterPolicy
 from leeway.policy.worth import Worth
 from leeway.pool_pauses import POOL, PoolRecord
-from leeway.provisioning.cluster_state import ClusterState, NodeDetails
+from leeway.provisioning.cluster_state import ClusterState, ClusterStates, NodeDetails
 from leeway.provisioning.demand import ClusterRead
 from leeway.provisioning.kept_objects import KINDS, KeptObjects
 from leeway.reasons import counted
 from leeway.retirement.disruption_budget import read_ledger
 from leeway.retirement.record import RETIREMENT
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE
+from leeway.selection.offers.survey import Survey, compressed, opened
 from leeway.selection.solver.problem import Proceed
 from leeway.table import OPEN
 from leeway.wiring.clients import table
@@ -187,7 +188,8 @@ _NO_INSTANCE = "node/"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a command reads: its options."""
+    """What a command reads: its options. `optional`: manifests, AWS and the table are read if they
+    are configured, and what cannot be read is left out."""
 
     files: Sequence[Path]
     nodes: Sequence[Path]
@@ -197,6 +199,7 @@ class Source:
     sandbox: bool
     region: str | None
     stack: str
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,29 +222,36 @@ def time_limit(seconds: float = FOLLOWED_SECONDS) -> Proceed:
     return lambda: monotonic() < until
 
 
-def read_capacity(source: Source) -> Capacity:
+def read_capacity(source: Source, states: ClusterStates | None = None) -> Capacity:
     """Read the manifests, the cluster, its instances and the prices. Warnings go to stderr.
+    `states` reads the cluster, by default as the options of the source say.
 
     Raises:
         BadInputError: an option or a file is invalid.
         CannotBeDoneError: the API server or AWS did not answer, or refused: the missing right is
             named.
     """
-    manifests = find_manifests(tuple(source.files), source.cluster, source.stack)
+    alone = source.optional and not (source.files or source.cluster)
+    manifests: list[Manifest] = []
+    if not alone:
+        manifests = find_manifests(tuple(source.files), source.cluster, source.stack)
     pools = [pool.name for pool in pools_of(manifests)]
-    if not pools:
+    if not (pools or alone):
         write_stderr("warning: there is no NodePool: Leeway launches nothing and keeps all nodes.")
     policy = _policy(manifests)
-    offers = find_offers(source.region, source.stack, sandbox=source.sandbox)
+    offers = _offers(source)
     stored = stored_launches(source.cluster, source.stack)
-    state = _state_of_files(source.nodes) if source.nodes else _live_state(source)
+    state = _state(source, states)
     for unreadable in state.unreadable:
         write_stderr(f"warning: {unreadable.reason.code}: {unreadable.reason}")
     warn_of_catalog(offers, state.read_at)
     read = cluster_read(source.cluster, manifests, offers.catalog, state, stored)
     records = read_records(source.cluster, source.stack, policy, state)
     if source.nodes or not has_account():
-        write_stderr("warning: EC2 is not read: nodes with the label of a pool count as Leeway's.")
+        if not alone:
+            write_stderr(
+                "warning: EC2 is not read: nodes with the label of a pool count as Leeway's."
+            )
         return _capacity(read, owners_by_labels(state, pools), {}, offers, records, policy.worth)
     facts = owners_by_ec2(state)
     reading = CurrentLaunches(node_sources())
@@ -251,6 +261,29 @@ def read_capacity(source: Source) -> Capacity:
         read.cluster, read.manifests, read.intents, read.state.read_at
     )
     return _capacity(read, facts, sizes, offers, records, policy.worth, launches, reservations)
+
+
+def _offers(source: Source) -> Offers:
+    """Find the prices. If they are optional and cannot be read, no price is known."""
+    nothing = Offers(opened(compressed(Survey(""))))
+    if not source.optional:
+        return find_offers(source.region, source.stack, sandbox=source.sandbox)
+    if not (source.sandbox or has_account()):
+        return nothing
+    try:
+        return find_offers(source.region, source.stack, sandbox=source.sandbox)
+    except CannotBeDoneError as error:
+        write_stderr(f"warning: no price is known: {error}")
+        return nothing
+
+
+def _state(source: Source, states: ClusterStates | None) -> ClusterState:
+    if source.nodes:
+        return _state_of_files(source.nodes)
+    if states is None:
+        return _live_state(source)
+    with kubernetes_errors():
+        return states.read(source.cluster)
 
 
 def _launches(
@@ -354,7 +387,7 @@ def _policy(manifests: Sequence[Manifest]) -> ClusterPolicy:
 
 def warn_of_catalog(offers: Offers, now: datetime) -> None:
     """Warn if a catalog is empty or old."""
-    if not offers.catalog.names:
+    if not offers.catalog.names and offers.catalog.region:
         write_stderr("warning: the catalog has no instance type, so no price is known.")
     if offers.read_at is not None and now - offers.read_at > STALE_AFTER:
         age = render_duration(timedelta(hours=(now - offers.read_at) // timedelta(hours=1)))

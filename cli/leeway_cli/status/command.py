@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +12,7 @@ from leeway_cli.output import Format, FormatOption, print_json, stdout_console
 from leeway_cli.stack import CLUSTERS, DEFAULT_STACK, Stack, StackOption, find_stack
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
 
     from leeway_cli.status.view import ClusterStatus
 
@@ -46,7 +45,9 @@ def status(
     if names is None:
         raise BadInputError(f"--cluster: expected a name, because {CLUSTERS} is not set.")
     if watch:
-        _watch(found, names, stdout_console())
+        from leeway_cli.terminal import show_changes
+
+        show_changes(_views(found, names), stdout_console())
         return
 
     from leeway_cli.status.view import read_cluster_status
@@ -60,24 +61,6 @@ def status(
         from leeway_cli.status.view import as_view
 
         stdout_console().print(as_view(statuses, datetime.now(UTC)), soft_wrap=True)
-
-
-def _watch(stack: Stack, names: Sequence[str], console: "Console") -> None:
-    """Print the status every two seconds: in place on a terminal, elsewhere after each change."""
-    from rich.live import Live
-
-    shown = ""
-    live = Live(console=console, auto_refresh=False) if console.is_terminal else None
-    with suppress(KeyboardInterrupt), live or nullcontext():
-        for view in _views(stack, names):
-            if live is not None:
-                live.update(view, refresh=True)
-                continue
-            with console.capture() as captured:
-                console.print(view, soft_wrap=True)
-            if captured.get() != shown:
-                shown = captured.get()
-                console.print(view, soft_wrap=True)
 
 
 def _views(stack: Stack, names: Sequence[str]) -> Iterator["RenderableType"]:

@@ -55,8 +55,10 @@ def _preload(handler: str, durable: bool, clients: list[str]) -> str | None:
         if durable:
             service = importlib.import_module("aws_durable_execution_sdk_python.lambda_service")
             service.LambdaClient.initialize_client()
-        for client in clients:
-            importlib.import_module("boto3").client(client)
+        if clients:
+            boto3 = importlib.import_module("boto3")
+            boto3.setup_default_session()
+            _build_clients(boto3.DEFAULT_SESSION, clients)
     except BaseException as error:  # noqa: BLE001 - a worker meets the same error and reports it
         return f"{type(error).__name__}: {error}"
     return None
@@ -81,8 +83,16 @@ def _load_libraries(clients: list[str]) -> None:
     session.create_loader = functools.cache(session.create_loader)
     # The default session would keep these credentials for the functions.
     own = boto3.Session("none", "none", region_name="us-east-1")
+    _build_clients(own, clients)
+
+
+def _build_clients(session: Any, clients: list[str]) -> None:
+    """Build a client of each service that the functions' botocore has. A built layer has the models
+    of the services that functions call, not of all in their policies."""
+    known = session.get_available_services()
     for client in clients:
-        own.client(client)
+        if client in known:
+            session.client(client)
 
 
 def serve(handler: str, host: str, prefix: str) -> NoReturn:
