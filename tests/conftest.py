@@ -30,6 +30,7 @@ LONGEST = (
     "end_to_end/test_pools_replace.py",
     "end_to_end/test_provisioning.py",
     "end_to_end/test_reconciliation.py",
+    "end_to_end/test_static_and_reserved.py",
 )
 """Modules of half a minute and more. They run first: a long one that starts last runs alone."""
 
