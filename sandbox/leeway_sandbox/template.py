@@ -47,7 +47,8 @@ class FunctionResource:
 
     ``code`` and ``layers`` are prepended to ``sys.path``. ``execution_timeout`` is None unless the
     function is durable. ``role`` is the logical id of its role, empty for a role outside of the
-    template. ``services`` are the services in the policies of the role.
+    template. ``services`` are the services in the policies of the role, without CloudWatch Logs,
+    which Lambda calls. ``logs_to`` is the log group of its configuration, empty without one.
     """
 
     logical_id: str
@@ -67,6 +68,7 @@ class FunctionResource:
     role: str
     services: tuple[str, ...]
     recursive_loop: str
+    logs_to: str
 
 
 @dataclass(frozen=True)
@@ -296,6 +298,7 @@ class _Reader:
             role=self._role(logical_id),
             services=self._services(self._role(logical_id)),
             recursive_loop=properties.get("RecursiveLoop", "Terminate"),
+            logs_to=str(properties.get("LoggingConfig", {}).get("LogGroup", "")),
         )
 
     def _event_config(self, function: str) -> dict[str, Any]:
@@ -330,7 +333,7 @@ class _Reader:
         policies = self._resolver.properties(role).get("Policies", []) if role else []
         statements = [s for p in policies for s in _listed(p["PolicyDocument"]["Statement"])]
         actions = [a for s in statements for a in _listed(s.get("Action", []))]
-        return tuple(sorted({action.partition(":")[0] for action in actions}))
+        return tuple(sorted({action.partition(":")[0] for action in actions} - {"logs"}))
 
     def _rule(self, logical_id: str) -> RuleResource:
         properties = self._resolver.properties(logical_id)

@@ -121,7 +121,7 @@ class GivingBack(Replacing):
         self, instance: str, since: float = 0, kind: str = "capacity-return"
     ) -> Entry | None:
         """The outcome of the retirement of an instance, if there is one."""
-        found = [e for e in self.since(since).outcomes(instance) if "kind" in e]
+        found = self.since(since).outcomes(instance)
         return next((e for e in found if e["kind"] == kind), None)
 
 
