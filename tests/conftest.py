@@ -1,8 +1,10 @@
 """What holds for all tests."""
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
+import botocore.session
 import pytest
 from hypothesis import HealthCheck, settings
 from leeway_sandbox.proxies import bypass_proxies
@@ -28,6 +30,7 @@ LONGEST = (
     "end_to_end/test_pools_replace.py",
     "end_to_end/test_provisioning.py",
     "end_to_end/test_reconciliation.py",
+    "end_to_end/test_static_and_reserved.py",
 )
 """Modules of half a minute and more. They run first: a long one that starts last runs alone."""
 
@@ -41,6 +44,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 # Servers that tests start are on this machine, whatever proxy the way to a package index takes.
 bypass_proxies()
+
+# Each session of boto3 would parse its models of the services again, for a quarter of a second.
+botocore.session.create_loader = cache(botocore.session.create_loader)
 
 # How long an example takes says how busy the machine is, and nothing about what is tested. A change
 # meets the same examples each time, so that no new one fails in somebody else's change; `make hunt`

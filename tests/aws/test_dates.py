@@ -5,8 +5,7 @@ from datetime import UTC, datetime, timedelta
 import boto3
 import pytest
 from botocore.exceptions import ClientError
-from leeway.aws.dates import follow_dates
-from leeway.clock import CorrectedClock, SystemClock
+from leeway.clock import CorrectedClock, SystemClock, follow_dates
 
 from tests.sandbox.aws.started import Sandbox
 

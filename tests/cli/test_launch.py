@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from leeway.catalog.stored import SURVEY
+from leeway.pool_pauses import NODES_NEVER_JOINED, POOL, PoolRecord
 from leeway.selection.offers.survey import compressed
 from leeway_cli import main
 from leeway_cli.selection.sources import sandbox_survey
@@ -134,6 +135,18 @@ def test_a_pod_without_a_node_is_one_line_with_its_reason(
     lines = printed.err.splitlines()
     assert lines[-1].startswith("leeway: ")
     assert "spec.role" in lines[-1]
+
+
+def test_a_paused_pool_launches_nothing_and_the_reason_is_printed(
+    catalog: Sandbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reason = NODES_NEVER_JOINED(cluster="prod", pool="web", count=3, instances="i-1")
+    record = PoolRecord(cluster="prod", pool="web", paused=reason)
+    table_in(catalog).put(POOL, record)
+    assert main.run([*command(tmp_path), "-o", "json"]) == 1
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["launches"] == []
+    assert "NodesNeverJoined" in printed.err
 
 
 BAD: dict[str, tuple[list[str], str]] = {

@@ -20,7 +20,7 @@ from lightkube.resources.core_v1 import Node
 
 from tests.cli.conftest import drop_clients
 from tests.end_to_end.environment import until
-from tests.end_to_end.launch_faults import delete_items, end_admissions
+from tests.end_to_end.launch_faults import end_admissions
 from tests.end_to_end.rights import check_calls_are_granted
 from tests.launch.pools import node_class as any_node_class
 from tests.launch.pools import pool
@@ -45,6 +45,7 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
         dynamo = DynamoTable(lambda: dynamodb, table)
         dynamo.put(SURVEY, compressed(sandbox_survey()), region="us-east-1")
         yield running
+        check_calls_are_granted(running)
 
 
 @pytest.fixture(autouse=True)
@@ -114,6 +115,8 @@ def test_launched_nodes_join_with_the_labels_of_their_pool(
     for node in nodes:
         assert expected.items() <= known[node].items()
     assert err.count("is Ready") == 2
+    initialized = "karpenter.sh/initialized"
+    until(lambda: all(labels(sandbox)[node].get(initialized) == "true" for node in nodes))
 
 
 def test_without_spot_capacity_nodes_are_on_demand(
@@ -128,20 +131,6 @@ def test_without_spot_capacity_nodes_are_on_demand(
     assert "warning: CapacityUnavailable: " in err
 
 
-def test_nodes_that_cannot_boot_end_the_launch_with_a_reason(
-    sandbox: Sandbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    without_metadata = node_class(metadataOptions={"httpEndpoint": "disabled"})
-    third = pool("third", capacity=["on-demand"], only=ONE_POD_EACH)
-    code, found, err = launch(sandbox, tmp_path, capsys, third, without_metadata, timeout="8s")
-    assert code == 1
-    assert "its node is not Ready" in found["error"]["message"]
-    assert len(found["launched"]) == 2
-    assert [one["ready"] for one in found["nodes"]] == [False, False]
-    assert "aws ec2 get-console-output" in err
-    assert "Traceback" not in err
-
-
 def wait_for_the_end(sandbox: Sandbox, instances: set[str]) -> None:
     """Wait until instances are terminated."""
     ec2 = client("ec2", sandbox.aws_url)
@@ -154,32 +143,18 @@ def wait_for_the_end(sandbox: Sandbox, instances: set[str]) -> None:
     until(ended)
 
 
-def test_nodes_that_never_join_are_terminated_and_pause_their_pool(
+def test_nodes_that_cannot_boot_end_the_launch_with_a_reason_and_their_instances_end(
     sandbox: Sandbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    broken = node_class(metadataOptions={"httpEndpoint": "disabled"})
-    fourth = pool("fourth", capacity=["on-demand"], only=ONE_POD_EACH)
-    instances: set[str] = set()
-    for _ in range(2):
-        code, found, _ = launch(sandbox, tmp_path, capsys, fourth, broken, timeout="2s")
-        assert code == 1
-        launched = {one["instance"] for one in found["launched"]}
-        assert len(launched) == 2
-        instances |= launched
-        end_admissions(sandbox, CLUSTER, launched)
-        wait_for_the_end(sandbox, instances)
-        # Their nodes do not count as on their way any more.
-        delete_items(sandbox, "MANUALLAUNCH#", lambda _: True)
-    code, found, err = launch(sandbox, tmp_path, capsys, fourth, broken, timeout="2s")
-    assert (code, found["launched"]) == (1, [])
-    assert "NodesNeverJoined" in err
-    assert main.run(["status", "--cluster", CLUSTER]) == 0
-    assert "pool fourth paused" in capsys.readouterr().out
-    assert main.run(["resume", CLUSTER, "--pool", "fourth"]) == 0
-    capsys.readouterr()
-    code, found, err = launch(sandbox, tmp_path, capsys, fourth, node_class())
-    assert code == 0, err
-    known = labels(sandbox)
-    for one in found["nodes"]:
-        assert known[one["node"]]["karpenter.sh/initialized"] == "true"
-    check_calls_are_granted(sandbox)
+    without_metadata = node_class(metadataOptions={"httpEndpoint": "disabled"})
+    third = pool("third", capacity=["on-demand"], only=ONE_POD_EACH)
+    code, found, err = launch(sandbox, tmp_path, capsys, third, without_metadata, timeout="8s")
+    assert code == 1
+    assert "its node is not Ready" in found["error"]["message"]
+    assert len(found["launched"]) == 2
+    assert [one["ready"] for one in found["nodes"]] == [False, False]
+    assert "aws ec2 get-console-output" in err
+    assert "Traceback" not in err
+    instances = {one["instance"] for one in found["launched"]}
+    end_admissions(sandbox, CLUSTER, instances)
+    wait_for_the_end(sandbox, instances)

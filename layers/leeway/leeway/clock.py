@@ -1,9 +1,11 @@
 """The current time and waiting, behind a Protocol, so that tests can set any time."""
 
+import threading
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Clock(Protocol):
@@ -80,3 +82,24 @@ class CorrectedClock:
     def sleep(self, seconds: float) -> None:
         """Wait this many seconds; return at once if the number is zero or negative."""
         self.own.sleep(seconds)
+
+
+def follow_dates(events: Any, clock: CorrectedClock) -> None:
+    """Adjust a clock by the Date header of every answer of AWS: instances end by AWS's time.
+    `events` is the event system of a session of boto3; call this before it builds clients.
+
+    Source: botocore's guide to events. botocore emits the events of a request and of its answer in
+    the same thread.
+    """
+    sent = threading.local()
+
+    def before_send(**_: Any) -> None:
+        sent.at = clock.own.now()
+
+    def response_received(response_dict: Mapping[str, Any] | None, **_: Any) -> None:
+        date = (response_dict or {}).get("headers", {}).get("date")
+        if date and (sent_at := getattr(sent, "at", None)):
+            clock.offset.observe(date, sent_at, clock.own.now())
+
+    events.register("before-send", before_send)
+    events.register("response-received", response_received)

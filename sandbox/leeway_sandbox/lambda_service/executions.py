@@ -9,7 +9,6 @@ import threading
 import uuid
 from collections import Counter, deque
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,12 +91,11 @@ class WorkerInvoker(LambdaInvoker):
 
 @dataclass(frozen=True)
 class Started:
-    """A started execution; ``ended`` gets its final status."""
+    """A started execution."""
 
     arn: str
     payload: str
     version: str
-    ended: Future[ExecutionStatus]
 
 
 class Executions(Executor):
@@ -135,7 +133,7 @@ class Executions(Executor):
         self._checkpoints: Counter[str] = Counter()
         self._written: Counter[str] = Counter()
         self._started: dict[tuple[str, str], Started] = {}
-        self._ended: dict[str, Future[ExecutionStatus]] = {}
+        self._when_ended: dict[str, Callable[[ExecutionStatus], None]] = {}
         self._starting = threading.Lock()
 
     def start(
@@ -143,7 +141,7 @@ class Executions(Executor):
         target: Target,
         name: str | None,
         payload: str,
-        when_ended: Callable[[ExecutionStatus], None] | None = None,
+        when_ended: Callable[[ExecutionStatus], None],
         lineage: Lineage | None = None,
     ) -> Started:
         """Start an execution, or return the existing one of this name.
@@ -196,7 +194,7 @@ class Executions(Executor):
         target: Target,
         name: str,
         payload: str,
-        when_ended: Callable[[ExecutionStatus], None] | None,
+        when_ended: Callable[[ExecutionStatus], None],
         lineage: Lineage,
     ) -> Started:
         function = target.function
@@ -213,12 +211,9 @@ class Executions(Executor):
             )
         )
         arn = execution.durable_execution_arn
-        ended: Future[ExecutionStatus] = Future()
-        if when_ended is not None:
-            ended.add_done_callback(lambda future: when_ended(future.result()))
-        started = Started(arn, _digest(payload), target.version, ended)
+        started = Started(arn, _digest(payload), target.version)
         self._started[function.name, name] = started
-        self._ended[arn] = ended
+        self._when_ended[arn] = when_ended
         self._names[arn] = name
         self._lineages[arn] = lineage
         self._journal.add(
@@ -262,8 +257,8 @@ class Executions(Executor):
     def _complete_events(self, execution_arn: str) -> None:
         """Handle the end of an execution; the library calls this for every outcome."""
         super()._complete_events(execution_arn)
-        ended = self._ended.get(execution_arn)
-        if ended is None or ended.done():
+        when_ended = self._when_ended.pop(execution_arn, None)
+        if when_ended is None:
             return
         execution = self._store.load(execution_arn)
         status = execution.current_status()
@@ -276,7 +271,7 @@ class Executions(Executor):
             operations=len(execution.operations),
             written=self._written[execution_arn],
         )
-        ended.set_result(status)
+        when_ended(status)
         self._retire(execution_arn)
 
     def _retire(self, arn: str) -> None:
@@ -292,7 +287,7 @@ class Executions(Executor):
         self._executions.forget(arn)
         for counter in (self._checkpoints, self._written):
             counter.pop(arn, None)
-        for known in (self._ended, self._names, self._lineages, self._completion_events):
+        for known in (self._names, self._lineages, self._completion_events):
             known.pop(arn, None)
 
 

@@ -29,7 +29,7 @@ from leeway_sandbox.lambda_service.definitions import (
 )
 from leeway_sandbox.lambda_service.event_sources import EventSources
 from leeway_sandbox.lambda_service.events import Events
-from leeway_sandbox.lambda_service.executions import Executions, Started
+from leeway_sandbox.lambda_service.executions import Executions
 from leeway_sandbox.lambda_service.faults import Faults
 from leeway_sandbox.lambda_service.invocation import (
     TRACE_HEADER,
@@ -160,7 +160,10 @@ def _described(body: dict[str, Any]) -> web.Response:
 
 
 _log = logging.getLogger(__name__)
-_SYNCHRONOUS_SECONDS = 900
+_ASYNCHRONOUS_ONLY = (
+    "You cannot synchronously invoke a durable function with an executionTimeout greater than 15 "
+    "minutes. The sandbox starts durable functions with the invocation type Event only."
+)
 _SYNCHRONOUS_BYTES = 6 * 2**20
 _EVENT_BYTES = 2**20
 
@@ -226,7 +229,9 @@ class LambdaApi:
         _check_payload(payload, _EVENT_BYTES if kind == "Event" else _SYNCHRONOUS_BYTES)
         lineage = lineage_of([request.headers.get(TRACE_HEADER, "")], target.function)
         if target.function.durable:
-            return await self._invoke_durable(request, target, payload, kind, lineage)
+            if kind != "Event":
+                raise ServiceError.invalid(_ASYNCHRONOUS_ONLY)
+            return await self._start(request, target, payload, lineage)
         if "X-Amz-Durable-Execution-Name" in request.headers:
             raise ServiceError.invalid("Only a durable function takes a durable execution name.")
         invocation = Invocation(target, payload, lineage=lineage)
@@ -251,47 +256,22 @@ class LambdaApi:
         headers = {"x-amzn-RequestId": invocation.request_id}
         return _answer(outcome, invocation.target.version, headers)
 
-    async def _invoke_durable(
-        self, request: web.Request, target: Target, payload: bytes, kind: str, lineage: Lineage
+    async def _start(
+        self, request: web.Request, target: Target, payload: bytes, lineage: Lineage
     ) -> web.Response:
-        if kind != "Event" and target.function.execution_timeout > _SYNCHRONOUS_SECONDS:
-            raise ServiceError.invalid(
-                "You cannot synchronously invoke a durable function with an executionTimeout "
-                "greater than 15 minutes."
-            )
         if not self._starts.take():
             raise ServiceError(429, "TooManyRequestsException", "Rate Exceeded.")
         loop = asyncio.get_running_loop()
 
         def hand_on(status: ExecutionStatus) -> None:
-            if kind == "Event" and status is not ExecutionStatus.SUCCEEDED:
+            if status is not ExecutionStatus.SUCCEEDED:
                 loop.call_soon_threadsafe(self._events.execution_failed, target.function, payload)
 
         name = request.headers.get("X-Amz-Durable-Execution-Name")
         started = await asyncio.to_thread(
             self._executions.start, target, name, payload.decode(), hand_on, lineage
         )
-        headers = {"X-Amz-Durable-Execution-Arn": started.arn}
-        if kind == "Event":
-            return web.Response(status=202, headers=headers)
-        return _answer(await self._wait(started), target.version, headers)
-
-    async def _wait(self, started: Started) -> Outcome:
-        ended = asyncio.shield(asyncio.wrap_future(started.ended))
-        try:
-            await asyncio.wait_for(ended, _SYNCHRONOUS_SECONDS)
-        except TimeoutError:
-            message = f"Task timed out after {_SYNCHRONOUS_SECONDS:.2f} seconds"
-            return Outcome.failed("timeout", "Sandbox.Timedout", message)
-        details = self._executions.get_execution_details(started.arn)
-        if started.ended.result() is ExecutionStatus.SUCCEEDED:
-            return Outcome("ok", (details.result or "null").encode())
-        error = details.error
-        return Outcome.failed(
-            "error",
-            (error and error.type) or "Unhandled",
-            (error and error.message) or f"The execution ended as {details.status}",
-        )
+        return web.Response(status=202, headers={"X-Amz-Durable-Execution-Arn": started.arn})
 
     async def _list(self, request: web.Request) -> web.Response:
         query = request.query

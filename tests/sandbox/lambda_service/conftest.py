@@ -66,7 +66,6 @@ DEFINITIONS = [
     durable("waiting", "durable.waiting", deadLetter=QUEUE_ARN + "durable-dead"),
     durable("overdue", "durable.overdue") | {"timeout": 1},
     durable("brief", "durable.waiting") | {"executionTimeout": 1},
-    durable("lasting", "durable.steps") | {"executionTimeout": 901},
 ]
 
 
@@ -100,9 +99,14 @@ class Service:
     def send(self, function: str, event: Any = None, **more: Any) -> Any:
         """Invoke asynchronously; return the response."""
         payload = json.dumps(event)
-        return self.client.invoke(
-            FunctionName=function, InvocationType="Event", Payload=payload, **more
-        )
+        given = {"InvocationType": "Event", **more}
+        return self.client.invoke(FunctionName=function, Payload=payload, **given)
+
+    def run(self, function: str, event: Any = None, **more: Any) -> Any:
+        """Return the result of a durable execution that succeeds."""
+        arn = self.send(function, event, **more)["DurableExecutionArn"]
+        assert self.ended(arn) == "SUCCEEDED"
+        return json.loads(self.client.get_durable_execution(DurableExecutionArn=arn)["Result"])
 
     def journal(self, kind: str, **fields: Any) -> list[dict[str, Any]]:
         """Return the entries of a kind with these fields."""

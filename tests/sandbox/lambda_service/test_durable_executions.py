@@ -19,7 +19,7 @@ def _name() -> str:
 def test_steps_run_once_around_a_wait(service: Any, tmp_path: Path) -> None:
     event = {"marks": str(tmp_path / "marks")}
     name = _name()
-    answer = service.invoke("steps:live", event, DurableExecutionName=name)
+    answer = service.run("steps:live", event, DurableExecutionName=name)
 
     assert answer == {"event": event, "steps": ["first", "second"]}
     assert (tmp_path / "marks").read_text().split() == ["first", "second"]
@@ -87,7 +87,7 @@ def test_a_name_with_another_payload_or_version_is_a_conflict(
     ("function", "more", "result"),
     [
         ("steps", {}, "unqualified ARN"),
-        ("lasting:live", {}, "executionTimeout greater than 15 minutes"),
+        ("steps:live", {"InvocationType": "RequestResponse"}, "greater than 15 minutes"),
         ("steps:live", {"DurableExecutionName": "a b"}, "durableExecutionName"),
     ],
 )
@@ -95,7 +95,7 @@ def test_invalid_invocations_of_durable_functions_are_refused(
     service: Any, function: str, more: Any, result: str
 ) -> None:
     with pytest.raises(ClientError, match=result):
-        service.invoke(function, {}, **more)
+        service.send(function, {}, **more)
 
 
 def test_the_event_of_a_failed_execution_goes_to_the_dead_letter_queue(
@@ -130,7 +130,7 @@ def test_an_invocation_that_exceeds_the_functions_timeout_is_run_again(
 ) -> None:
     marks = tmp_path / "marks"
 
-    assert service.invoke("overdue:live", {"marks": str(marks)}) == "done"
+    assert service.run("overdue:live", {"marks": str(marks)}) == "done"
     assert marks.read_text().split() == ["run", "run"]
 
 

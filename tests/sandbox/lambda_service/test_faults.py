@@ -57,7 +57,7 @@ def test_a_fault_of_another_execution_does_not_apply(service: Any) -> None:
     fault = {"function": "steps", "execution": "other-*", "kill": "before", "step": 1}
     service.control("PUT", "faults", {"faults": [fault]})
     name = f"spared-{uuid.uuid4()}"
-    service.invoke("steps:live", {}, DurableExecutionName=name)
+    service.run("steps:live", {}, DurableExecutionName=name)
 
     assert service.control("GET", "faults") == {"faults": [fault]}
     assert not service.journal("invocation", execution=name, outcome="killed")

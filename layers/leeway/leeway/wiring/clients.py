@@ -15,11 +15,10 @@ from botocore.config import Config
 
 from leeway import __version__
 from leeway.aws.autoscaling import AutoScalingGroups
-from leeway.aws.dates import follow_dates
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.eventbridge import EventBridgeLeewayEvents
 from leeway.aws.table import DynamoTable
-from leeway.clock import CorrectedClock, SystemClock
+from leeway.clock import CorrectedClock, SystemClock, follow_dates
 from leeway.manifests.configuration import Configuration, ManifestTelemetry, StoredManifests
 from leeway.typed_json import adapter_of
 
