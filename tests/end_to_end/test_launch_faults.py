@@ -93,7 +93,7 @@ def test_a_fleet_that_is_launched_in_part_is_completed_when_there_is_capacity(
     assert part.runs(2) == [0, 0], "the offerings are marked"
     part.check_launched(1)
     assert "CapacityUnavailable" in part.logged()
-    part.check_told("NoOfferingAvailable", pods=2)
+    part.check_told("OfferingsRefused", pods=2)
     sandbox.faults("aws", [])
     part.let_time_pass(timedelta(minutes=3))
     assert part.runs() == [1, 0, 0]
