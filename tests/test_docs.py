@@ -208,8 +208,9 @@ def test_the_readme_keeps_its_order() -> None:
     text = text_of(README)
     parts = [
         "It is for",
+        "leeway rehearse --lose",
         "![",
-        "make demo ",
+        "leeway demo ",
         "leeway sandbox up ",
         "## Compared with other tools",
         "## Deploy it",
