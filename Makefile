@@ -44,6 +44,7 @@ lint: setup .tools/sam/.ready .tools/checkov/.ready ## run all checks without th
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(SAM) validate --lint
+	$(BIN)/cfn-lint examples/*.yaml
 	.tools/checkov/bin/checkov --config-file .checkov.yaml
 
 # `make bench packing storms` runs only these measurements.
@@ -85,9 +86,10 @@ endif
 reasons: setup ## generate docs/reasons.md from the code
 	$(BIN)/leeway reasons -o markdown > docs/reasons.md
 
-manifests: setup ## generate the schemas and the pages of manifests from their models
+manifests: setup ## generate the schemas, pages and CRDs of manifests from their models
 	$(BIN)/leeway schema --directory docs/schemas
 	$(BIN)/leeway schema --directory docs/manifests -o markdown
+	$(BIN)/leeway schema --crd --directory crds
 
 pins: .venv/.ready ## resolve the requirements of the repository and the layer (UPGRADE=1: newer versions)
 	tools/pin $(if $(UPGRADE),--upgrade)

@@ -23,7 +23,6 @@ from leeway.provisioning.report import (
     StaticPoolStatus,
 )
 from leeway.reasons import Reason
-from leeway.retirement.drain import DRAIN_STATE, DrainState, PodState
 from leeway.retirement.progress import RemovalMethod, Stage
 from leeway.retirement.reasons import (
     BUDGET_BLOCKS,
@@ -39,6 +38,7 @@ from leeway.retirement.record import (
     ReturnTerms,
     Successor,
 )
+from leeway.retirement.status import DRAIN_STATE, DrainState, PodState
 from leeway_cli import main
 from leeway_cli.stack import Stack
 from leeway_cli.status.command import RecentRetirements

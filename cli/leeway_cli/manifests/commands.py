@@ -66,6 +66,7 @@ def apply(
         pools_without_classes,
         print_changes,
         stored_manifests,
+        warn_of_overlays,
     )
 
     check_names(written, cluster)
@@ -85,6 +86,7 @@ def apply(
             f"warning: pool {one} has no spec.limits: only spec.launches.usdPerHour of the Cluster "
             "manifest limits what its nodes cost"
         )
+    warn_of_overlays(found, stored, written)
     made = planned if dry_run else apply_changes(found, cluster, planned)
     print_changes(made, cluster, dry_run, output)
 

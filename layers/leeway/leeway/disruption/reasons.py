@@ -43,6 +43,12 @@ NO_ROOM_TO_REPLACE = ReasonCode(
     "raise it above spec.replicas.",
     "a-static-pool-lacks-nodes",
 )
+DESTINATION_IN_DOUBT = ReasonCode(
+    "DestinationInDoubt",
+    "Node {node} ({cause}) stays for now: its pods would need a new node, and the last instances "
+    "of {pools} have not joined the cluster, or were not ready for pods.",
+    "nodes-are-not-ready",
+)
 POOL_HAS_NODES = ReasonCode(
     "DeletedPoolHasNodes",
     "Pool {pool} was deleted at {at:%Y-%m-%d %H:%M} UTC and has {count:node}: Leeway gives them "

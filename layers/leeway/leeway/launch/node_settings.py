@@ -157,6 +157,11 @@ _RESERVED = (
 )
 
 
+def is_reserved(key: str) -> bool:
+    """Whether only AWS, Karpenter and Leeway set a tag."""
+    return key.lower().startswith(_RESERVED)
+
+
 def user_tags(settings: NodeSettings) -> Mapping[str, str]:
     """Return the tags of the manifests: those of the node class replace those of the Cluster.
 
@@ -166,7 +171,7 @@ def user_tags(settings: NodeSettings) -> Mapping[str, str]:
     merged: dict[str, str] = {}
     for setting in settings.tags:
         for key in setting.value:
-            if key.lower().startswith(_RESERVED):
+            if is_reserved(key):
                 raise NotLaunchable(f"key {key} of {setting.place} is reserved: remove the tag")
         merged |= setting.value
     most = MOST_TAGS - len(_of_leeway("", "", "", ""))

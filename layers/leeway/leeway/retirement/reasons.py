@@ -139,6 +139,11 @@ VOLUME_STILL_ATTACHED = ReasonCode(
     "At the deadline the volume of {claims} was still attached to the node.",
     "a-volume-stays-attached",
 )
+SUCCESSOR_NOT_READ = ReasonCode(
+    "SuccessorNotRead",
+    "Leeway cannot read whether the replacement is Ready, and waits: {error}.",
+    "clusterproblemsalarm",
+)
 PODS_NOT_LISTED = ReasonCode("PodsNotListed", "{why}", "nodesnotcordonedalarm")
 NODE_NAME_REUSED = ReasonCode(
     "NodeNameReused",
