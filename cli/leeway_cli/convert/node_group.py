@@ -14,6 +14,7 @@ from leeway.launch.node_settings import NotLaunchable, is_reserved, settings_of,
 from leeway.manifests.base import Manifest, check_pool_label
 from leeway.manifests.node_pool import ON_DEMAND_BASE, ON_DEMAND_PERCENTAGE, PoolLabelKey
 from leeway.manifests.reading import interpret
+from leeway.reasons import counted
 from leeway.selection.labels import (
     CAPACITY_TYPE,
     INSTANCE_TYPE,
@@ -99,10 +100,11 @@ class NodeGroup:
             if base:
                 vcpus = base * self._vcpus(catalog())
                 self.annotations[ON_DEMAND_BASE] = str(vcpus)
+                was = counted(base, "instance")
                 self.differs(
                     where,
-                    f"a pool counts its on-demand base in vCPUs: {base} instances became {vcpus} "
-                    "vCPUs, by the largest of the instance types. Correct "
+                    f"a pool counts its on-demand base in vCPUs: {was} became "
+                    f"{counted(vcpus, 'vCPU')}, by the largest of the instance types. Correct "
                     f"{ON_DEMAND_BASE} if you mean less.",
                 )
 
