@@ -100,10 +100,9 @@ class NodeGroup:
             if base:
                 vcpus = base * self._vcpus(catalog())
                 self.annotations[ON_DEMAND_BASE] = str(vcpus)
-                was = counted(base, "instance")
                 self.differs(
                     where,
-                    f"a pool counts its on-demand base in vCPUs: {was} became "
+                    f"a pool counts its on-demand base in vCPUs: {counted(base, 'instance')} became "
                     f"{counted(vcpus, 'vCPU')}, by the largest of the instance types. Correct "
                     f"{ON_DEMAND_BASE} if you mean less.",
                 )
