@@ -102,8 +102,9 @@ class NodeGroup:
                 self.annotations[ON_DEMAND_BASE] = str(vcpus)
                 self.differs(
                     where,
-                    f"a pool counts its on-demand base in vCPUs: {counted(base, 'instance')} became "
-                    f"{counted(vcpus, 'vCPU')}, by the largest of the instance types. Correct "
+                    "a pool counts its on-demand base in vCPUs: "
+                    f"{counted(base, 'instance')} became {counted(vcpus, 'vCPU')}, by the "
+                    "largest of the instance types. Correct "
                     f"{ON_DEMAND_BASE} if you mean less.",
                 )
 
