@@ -13,6 +13,7 @@ from leeway_cli.output import write_stderr
 
 if TYPE_CHECKING:
     from leeway.manifests.configuration import StoredManifests
+    from leeway.manifests.in_cluster import ManifestHome
     from leeway.selection.offers.catalog import Catalog
 
 TABLE = "LEEWAY_TABLE"
@@ -90,6 +91,13 @@ class Stack:
         from leeway.wiring.clients import table
 
         return StoredManifests(table(name=self.table))
+
+    def home(self, cluster: str) -> "ManifestHome":
+        """Read where users keep the manifests of a cluster."""
+        from leeway.manifests.in_cluster import home_of
+        from leeway.wiring.clients import table
+
+        return home_of(table(name=self.table), cluster)
 
     def catalog(self) -> "Catalog | None":
         """Return the table's catalog of the region; None if it has none.

@@ -16,6 +16,7 @@ import yaml
 from leeway.aws.table import DynamoTable
 from leeway.catalog.stored import SURVEY
 from leeway.manifests.configuration import StoredManifests
+from leeway.manifests.in_cluster import HOME, MANIFESTS_HELD, Home, ManifestHome
 from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.cluster_state import ClusterState
 from leeway.selection.offers.survey import compressed
@@ -345,6 +346,32 @@ def test_pause_and_resume_change_only_one_field(run: Run, write: Any, aws: Sandb
         "notices": {"rebalance": {"action": "ignore"}},
         "surge": 3,
     }
+
+
+def test_manifests_in_the_api_server_are_changed_there(run: Run, write: Any, aws: Sandbox) -> None:
+    run("apply", "-f", write(CLUSTER))
+    run("apply", "-f", write(STATIC))
+    table = table_in(aws)
+    manifests = StoredManifests(table)
+    (pool,) = manifests.of("prod", "nodepool.karpenter.sh")
+    copy = replace(pool, in_cluster=True, version=pool.version + 1)
+    manifests.write("prod", copy, pool.version)
+    table.put(HOME, ManifestHome("prod", 1, Home.CLUSTER))
+    said = "the manifests of cluster prod are in its API server: use kubectl there"
+    for command in (
+        ("apply", "-f", write(STATIC)),
+        ("apply", "-f", write(STATIC), "--dry-run"),
+        ("delete", "nodepool", "fixed"),
+        ("scale", "nodepool", "fixed", "--replicas", "3"),
+    ):
+        code, out, err = run(*command)
+        assert (code, out) == (1, "")
+        assert said in err
+    assert run("pause", "prod", cluster="")[0] == 0, "the Cluster manifest is in the table"
+    held = MANIFESTS_HELD(what="All", cluster="prod", first="nodepool/fixed", count=1)
+    table.put(HOME, ManifestHome("prod", 2, Home.CLUSTER, held))
+    assert run("delete", "nodepool", "fixed")[0] == 0
+    assert manifests.of("prod", "nodepool.karpenter.sh") == ()
 
 
 def put_body(aws: Sandbox, spec: Any) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,17 @@ from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway_cli.adopt.plan import read_objects
 from leeway_cli.adopt.settings.objects import ClusterObject
 from leeway_cli.main import run
+from leeway_cli.manifests.crds import crd_name, defined_kinds
 
 from tests.cli.conftest import drop_clients
 from tests.conformance.conftest import Conformance
+from tests.conformance.test_custom_resources import CRDS, POOLS
+from tests.end_to_end.environment import until
+from tests.manifests.crd_cases import POOL
 
 RBAC = Path(__file__).parents[2] / "rbac"
+FULL_POOL = Path(__file__).parents[1] / "manifests" / "full-pool.yaml"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 ABSENT = {"leeway-headroom-buffer", "leeway-headroom-target", "leeway-headroom-priorities"}
 """What adopt has to write: at least one object of each kind that can be missing for a moment."""
 
@@ -110,3 +117,54 @@ def objects_in(document: Document) -> list[str]:
 
 def codes(document: Document) -> set[str]:
     return {one["code"] for one in document["findings"]}
+
+
+def test_manifests_of_the_api_server_are_copied_held_and_left(
+    env: Conformance,
+    leeway: Leeway,
+    schedules: Callable[[str], None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cluster = env.sandbox.endpoints.cluster
+    connection = kubeconfig_connection(env.sandbox.kubeconfig, None)
+    http, crds = connection.plain, [f"{CRDS}/{crd_name(kind)}" for kind in defined_kinds()]
+    if any(http.get(path).status_code == 200 for path in crds):
+        pytest.skip("the cluster has CRDs of Karpenter, which stay as they are")
+
+    def copied() -> set[str]:
+        assert run(["get", "--cluster", cluster, "-o", "json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        return {f"{one['kind']}/{one['metadata']['name']}" for one in found["items"]}
+
+    try:
+        leeway("adopt", "--yes", "--manifests", "cluster")
+        assert all(http.get(path).status_code == 200 for path in crds)
+        assert leeway("adopt", "--dry-run")["steps"] == []
+        assert http.post(POOLS, json=POOL).status_code == 201
+        schedules("reconcile")
+        until(lambda: "NodePool/pool" in copied())
+        assert run(["apply", "--cluster", cluster, "-f", str(FULL_POOL)]) == 1
+        assert "are in its API server" in capsys.readouterr().err
+        now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        lease = {"holderIdentity": "karpenter_1", "leaseDurationSeconds": 15, "renewTime": now}
+        named = {"name": "karpenter-leader-election"}
+        assert http.post(LEASES, json={"metadata": named, "spec": lease}).status_code == 201
+        assert "KarpenterIsRunning" in codes(leeway("doctor"))
+        http.delete(f"{LEASES}/karpenter-leader-election")
+        http.delete(f"{CRDS}/nodepools.karpenter.sh")
+        until(lambda: http.get(POOLS).status_code == 404)
+        schedules("reconcile")
+        held = f"leeway delete nodepool.karpenter.sh/pool --cluster {cluster}"
+        until(
+            lambda: any(held in str(one["line"]) for one in env.sandbox.journal() if "line" in one)
+        )
+        assert "NodePool/pool" in copied()
+        assert run(["delete", "nodepool/pool", "--cluster", cluster]) == 0
+        capsys.readouterr()
+        leeway("release")
+        assert all(http.get(path).status_code == 200 for path in crds if "nodepools" not in path)
+    finally:
+        for path in (*crds, f"{LEASES}/karpenter-leader-election"):
+            http.delete(path)
+        until(lambda: all(http.get(path).status_code == 404 for path in crds))
+        connection.close()

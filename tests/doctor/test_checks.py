@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from leeway.launch.reservations import CapacityReservation
+from leeway.manifests.in_cluster import KARPENTER_IS_RUNNING
 from leeway.reasons import ReasonCode
 from leeway.selection.offers.reservations import ReservedCapacity
 from leeway_cli.adopt.settings.access import Mode
@@ -317,6 +318,12 @@ ONE_THING: dict[str, tuple[dict[str, Any], str]] = {
         "warns SecondHandler: Rule theirs sends events",
     ),
     "a pause": (configured(paused=True), "warns ClusterInactive: is paused"),
+    "a Karpenter that runs": (
+        in_cluster(
+            launch_block=KARPENTER_IS_RUNNING(cluster="prod", namespace="kube-system", at="now")
+        ),
+        "warns KarpenterIsRunning: launches nothing from them",
+    ),
     "a dry run": (configured(dry_run=True), "warns ClusterInactive: is in dry run"),
     "a pool without limits": (
         configured(unlimited=("web",)),

@@ -18,6 +18,7 @@ from leeway.provision_run import Dependencies, NodeProvisioning
 from leeway.provisioning.cluster_state import ClusterState, ObservedPod
 from leeway.provisioning.report import STATUS, ProvisioningReport, ProvisioningStatus
 from leeway.provisioning.upcoming import UpcomingPods
+from leeway.reasons import Reason
 from leeway.selection.labels import INSTANCE_TYPE, JOINED, NODEPOOL, ZONE
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import ExistingNode, Pod, Taint
@@ -87,6 +88,7 @@ class Buying(World):
         self.events = PodEventsInMemory()
         self.catalog = OneCatalog(catalog)
         self.own: dict[str, InstanceFacts] = {}
+        self.launch_block: Reason | None = None
 
     @property
     def requests(self) -> Stored[CapacityRequest]:
@@ -110,6 +112,7 @@ class Buying(World):
             upcoming=UpcomingPods(self.manifests, self.table, lambda _: self.pod_templates),
             returns=self._return_capacity(),
             events_in=lambda _: self.events,
+            launch_block=lambda _cluster, _now: self.launch_block,
             clock=self,
         )
 

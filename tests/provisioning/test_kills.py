@@ -42,6 +42,7 @@ def mortal(buying: Buying, killer: Killer) -> NodeProvisioning:
             upcoming=deps.upcoming,
             returns=deps.returns,
             events_in=lambda _: events,
+            launch_block=deps.launch_block,
             clock=buying,
         )
     )

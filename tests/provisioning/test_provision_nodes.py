@@ -11,6 +11,7 @@ from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.launch.images import ImageVariant
 from leeway.launch.intent import INTENT, JOIN_WITHIN
+from leeway.manifests.in_cluster import KARPENTER_IS_RUNNING
 from leeway.notices import NoticeKind
 from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.cluster_state import ClaimedNode, ObservedPod, UnreadableObject
@@ -331,6 +332,23 @@ def test_a_dry_run_reports_and_changes_nothing(buying: Buying) -> None:
     assert not buying.events.calls
     assert buying.requests[RETIRING] == request
     assert buying.statuses["prod"].dry_run
+
+
+def test_a_cluster_whose_karpenter_runs_gets_no_node_and_loses_none(buying: Buying) -> None:
+    said = KARPENTER_IS_RUNNING(cluster="prod", namespace="kube-system", at="12:00:00 UTC")
+    buying.launch_block = said
+    buying.wait_for_nodes(*big_pods(2))
+    request = buying.retire()
+    report = buying.run()
+    assert report.result == said
+    status = buying.statuses["prod"]
+    assert (status.problems[0], status.dry_run) == (said, False)
+    assert not report.launched
+    assert not buying.fleets.running
+    assert not buying.events.calls
+    assert buying.requests[RETIRING] == request
+    buying.launch_block = None
+    assert len(buying.run().launched) == 2
 
 
 def test_without_pools_nothing_is_read_and_requests_are_answered(catalog: Catalog) -> None:

@@ -258,6 +258,7 @@ class Account:
                 retire_node=self,
                 admit_node=self,
                 launches=self,
+                copy_manifests=lambda _: (),
                 open_cluster=self.open_cluster,
                 clock=self,
             )

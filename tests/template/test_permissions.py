@@ -275,8 +275,10 @@ def test_every_permission_on_the_table_names_its_kinds_of_records() -> None:
         assert all(re.fullmatch(r"[A-Z]+#\*", pattern) for pattern in patterns)
 
 
-def test_no_function_writes_manifests() -> None:
-    assert not {s["Sid"] for s in writing("MANIFESTS#prod")}
+def test_only_reconcile_writes_manifests() -> None:
+    """It copies those that users keep in the API server of a cluster."""
+    assert {s["Sid"] for s in writing("MANIFESTS#prod")} == {"CopyManifestsOfClusters"}
+    assert {role for role in ROLES if writing("MANIFESTS#prod", role)} == {"ReconcileRole"}
 
 
 def test_only_functions_with_access_to_clusters_write_their_endpoints() -> None:

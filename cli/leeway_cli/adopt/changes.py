@@ -9,10 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
+from leeway.manifests.in_cluster import Home
 from pydantic import Field
 
 from leeway_cli.adopt.settings.access import AccessEntry, Authentication, Mode
 from leeway_cli.adopt.settings.groups import GroupHook, GroupTag, desired_hooks
+from leeway_cli.adopt.settings.home import Crd, ManifestsHome, desired_home
 from leeway_cli.adopt.settings.leeway_stack import LeewayStack, ManagedCluster
 from leeway_cli.adopt.settings.manifest import ClusterManifest, default_manifest
 from leeway_cli.adopt.settings.objects import ClusterObject
@@ -27,6 +29,8 @@ type Setting = Annotated[
     | GroupTag
     | GroupHook
     | ClusterManifest
+    | ManifestsHome
+    | Crd
     | ManagedCluster,
     Field(discriminator="setting"),
 ]
@@ -42,6 +46,7 @@ def by_key(*settings: Kind) -> dict[str, Any]:
 class Wanted:
     """What a user wants to bring under care. `node_roles` are the ARNs of the roles with which
     Leeway launches nodes in this cluster; with `windows_roles` of them it launches Windows alone.
+    `manifests` is where its manifests are; None: as it is recorded.
     """
 
     cluster: str
@@ -50,6 +55,7 @@ class Wanted:
     groups: tuple[str, ...] = ()
     node_roles: tuple[str, ...] = ()
     windows_roles: frozenset[str] = frozenset()
+    manifests: Home | None = None
 
 
 def desired_settings(wanted: Wanted) -> tuple[Setting, ...]:
@@ -60,6 +66,7 @@ def desired_settings(wanted: Wanted) -> tuple[Setting, ...]:
         *desired_entries(wanted),
         *([SpotRole()] if wanted.node_roles else ()),
         default_manifest(wanted.cluster),
+        *desired_home(wanted.cluster, wanted.manifests),
         ManagedCluster(wanted.stack.name, wanted.cluster),
         *(GroupTag(group, wanted.cluster) for group in wanted.groups),
         *(hook for group in wanted.groups for hook in desired_hooks(group)),

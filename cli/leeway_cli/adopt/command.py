@@ -1,6 +1,7 @@
 """`leeway adopt` and `leeway release`: bring a cluster under Leeway's care, and undo it."""
 
 import re
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,14 @@ if TYPE_CHECKING:
     from leeway_cli.adopt.services import Connected
 
 _ROLE = re.compile(r"arn:[a-z-]+:iam::[0-9]{12}:role/[A-Za-z0-9+=,.@_/-]{1,512}")
+
+
+class Manifests(StrEnum):
+    """Where users keep the manifests of a cluster: `manifests.in_cluster.Home` of the layer."""
+
+    CLUSTER = "cluster"
+    TABLE = "table"
+
 
 ClusterArgument = Annotated[
     str, typer.Argument(metavar="CLUSTER", callback=cluster_name, help="The name of the cluster.")
@@ -54,6 +63,13 @@ def adopt(
             help="Add the cluster to ClusterNames. With --no-update-stack, print the command."
         ),
     ] = True,
+    manifests: Annotated[
+        Manifests | None,
+        typer.Option(
+            help="Set where users keep manifests: in the API server of the cluster or in Leeway's "
+            "table. Default: as recorded, else adopt asks.",
+        ),
+    ] = None,
     yes: YesOption = False,
     dry_run: DryRunOption = False,
     rbac: Annotated[
@@ -74,19 +90,25 @@ def adopt(
     \b
     leeway adopt CLUSTER --dry-run
     leeway adopt CLUSTER --group workers --group batch
+    leeway adopt CLUSTER --manifests cluster
     leeway release CLUSTER
     """
     for role in node_roles or ():
         if not _ROLE.fullmatch(role):
             raise BadInputError(f"--node-role: expected the ARN of an IAM role, got {role!r}.")
 
+    from leeway.manifests.in_cluster import Home
+
     from leeway_cli.adopt.plan import RBAC, Choices, plan_adoption, read_objects
-    from leeway_cli.adopt.run import Command, ask_functions, run_adoption
+    from leeway_cli.adopt.run import Command, ask_functions, ask_home, run_adoption
     from leeway_cli.adopt.services import connected
 
-    chosen = Choices(tuple(groups or ()), tuple(node_roles or ()), rbac or RBAC, update_stack)
     command = Command(yes, dry_run, output)
     with connected(cluster, stack, kubeconfig, context, command.sleep) as found:
+        home = Home(manifests) if manifests else ask_home(found, command)
+        chosen = Choices(
+            tuple(groups or ()), tuple(node_roles or ()), rbac or RBAC, update_stack, home
+        )
         run_adoption(found, lambda: plan_adoption(found, chosen), command)
         if not update_stack:
             _say_stack_command(found, command)

@@ -10,6 +10,7 @@ import yaml
 from leeway.aws.node_clusters import EksNodeClusters
 from leeway.launch.belonging import OWN_PREFIX
 from leeway.manifests.configuration import StoredManifest
+from leeway.manifests.in_cluster import Home
 from leeway.manifests.node_class import EC2NodeClass
 from leeway.manifests.reading import read_stored
 from leeway.wiring.clients import client, clock
@@ -40,6 +41,7 @@ class Choices:
     node_roles: tuple[str, ...] = ()
     rbac: Path = RBAC
     updates_stack: bool = True
+    manifests: Home | None = None
 
 
 def plan_adoption(connected: Connected, choices: Choices) -> Plan:
@@ -66,7 +68,9 @@ def plan_adoption(connected: Connected, choices: Choices) -> Plan:
             joined = {one: eks.joined_with(one, cluster.name) for one in named}
         roles, shared = without_other_clusters(cluster.name, joined)
         warnings = (*warnings, *shared)
-    wanted = Wanted(cluster.name, stack, objects, groups, roles, windows_roles(roles, stored))
+    wanted = Wanted(
+        cluster.name, stack, objects, groups, roles, windows_roles(roles, stored), choices.manifests
+    )
     desired = [
         one
         for one in desired_settings(wanted)

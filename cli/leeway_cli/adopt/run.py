@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import typer
 from leeway import __version__
 from leeway.admission.record import ADMISSION
+from leeway.manifests.in_cluster import Home, home_of
 from leeway.reasons import counted
 from leeway.retirement.record import RETIREMENT
 from leeway.table import OPEN
@@ -155,6 +156,22 @@ class Executor:
                 break
             self.sleep(READ_BACK_SECONDS)
         return found
+
+
+def ask_home(found: Connected, command: Command) -> Home | None:
+    """Ask where users keep the manifests of a cluster; None if it is recorded, or if nobody can be
+    asked: the table has them then."""
+    cluster = found.cluster.name
+    with aws_errors(found.services.stack.where):
+        recorded = home_of(table(name=found.services.stack.table), cluster)
+    if recorded.version or command.yes or command.dry_run or not sys.stdin.isatty():
+        return None
+    said = typer.confirm(
+        f"Do users keep NodePools and the other manifests of {cluster} in its API server (kubectl, "
+        "Argo CD, Flux)? Without it, `leeway apply` stores them in Leeway's table.",
+        err=True,
+    )
+    return Home.CLUSTER if said else Home.TABLE
 
 
 def adoption_of(found: Connected) -> Adoption:

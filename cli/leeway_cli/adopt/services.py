@@ -13,6 +13,7 @@ from leeway.wiring.clients import client, session
 from leeway_cli.adopt.changes import Change, Setting, by_key
 from leeway_cli.adopt.settings.access import Eks, EksCluster, read_access
 from leeway_cli.adopt.settings.groups import AutoScaling, read_groups
+from leeway_cli.adopt.settings.home import read_home
 from leeway_cli.adopt.settings.leeway_stack import CloudFormation, LeewayStack, read_cluster_name
 from leeway_cli.adopt.settings.manifest import read_manifest
 from leeway_cli.adopt.settings.objects import KubernetesObjects, read_objects
@@ -26,6 +27,7 @@ _READERS = (
     read_groups,
     read_cluster_name,
     read_manifest,
+    read_home,
     read_spot_role,
 )
 

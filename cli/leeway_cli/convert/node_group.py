@@ -103,8 +103,8 @@ class NodeGroup:
                 self.differs(
                     where,
                     "a pool counts its on-demand base in vCPUs: "
-                    f"{counted(base, 'instance')} became {counted(vcpus, 'vCPU')}, by the "
-                    "largest of the instance types. Correct "
+                    f"{counted(base, 'instance')} became {counted(vcpus, 'vCPU')}, "
+                    "by the largest of the instance types. Correct "
                     f"{ON_DEMAND_BASE} if you mean less.",
                 )
 

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from leeway.launch.reservations import CapacityReservation
+from leeway.reasons import Reason
 
 from leeway_cli.adopt.reachability import FunctionsNetwork
 from leeway_cli.adopt.settings.access import AccessEntry, EksCluster
@@ -207,7 +208,8 @@ class ConfigurationFacts:
 class ClusterFacts:
     """What was read of one cluster. `entries` are the access entries of the roles that need one,
     `objects` are those of rbac/ that exist, `rights` are those that a group does not have,
-    `policies` says whether the API server has admission policies."""
+    `policies` says whether the API server has admission policies, `launch_block` why nothing is
+    launched from the manifests of the API server."""
 
     name: str
     eks: Read[EksCluster]
@@ -221,6 +223,7 @@ class ClusterFacts:
     workloads: Read[tuple[WorkloadFacts, ...]]
     rights: Read[tuple[Right, ...]]
     policies: Read[bool] = True
+    launch_block: Read[Reason | None] = None
 
 
 @dataclass(frozen=True, slots=True)

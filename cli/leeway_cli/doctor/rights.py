@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from leeway.headroom.reconciler import GROUP
@@ -12,7 +13,8 @@ _BINDINGS = frozenset({"ClusterRoleBinding", "RoleBinding"})
 @dataclass(frozen=True, slots=True)
 class Right:
     """One right of a group. `resource` may have a subresource, as `pods/eviction`; `namespace` is
-    empty if it holds in the whole cluster. `role` is the ClusterRole that grants it."""
+    empty if it holds in the whole cluster. `role` is the ClusterRole that grants it; `name` is the
+    only object that it is about, empty for all."""
 
     group: str
     verb: str
@@ -20,6 +22,7 @@ class Right:
     resource: str
     namespace: str = ""
     role: str = ""
+    name: str = ""
 
 
 def rights_of(objects: Iterable[Mapping[str, Any]]) -> tuple[Right, ...]:
@@ -39,12 +42,12 @@ def _bound(binding: Mapping[str, Any], roles: Mapping[str, Mapping[str, Any]]) -
 
 
 def _granted(role: Mapping[str, Any], group: str, namespace: str) -> Iterator[Right]:
-    name = role["metadata"]["name"]
+    of = role["metadata"]["name"]
     for rule in role["rules"]:
-        for api_group in rule["apiGroups"]:
-            for resource in rule["resources"]:
-                for verb in rule["verbs"]:
-                    yield Right(group, verb, api_group, resource, namespace, name)
+        for api_group, resource, verb, name in product(
+            rule["apiGroups"], rule["resources"], rule["verbs"], rule.get("resourceNames", [""])
+        ):
+            yield Right(group, verb, api_group, resource, namespace, of, name)
 
 
 def rights_in_namespaces(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from leeway import __version__
 from leeway.manifests.configuration import POOL, StoredManifest
+from leeway.manifests.in_cluster import Home
 from leeway.manifests.node_pool import NodePool
 from leeway.table import RecordChanged
 
@@ -229,6 +230,28 @@ def plan_changes(
     """Compare manifests with the stored ones."""
     now = datetime.now(UTC)
     return [plan_change(one, stored, now) for one in written]
+
+
+def kept_apart(stack: Stack, cluster: str, planned: Sequence[PlannedChange]) -> list[PlannedChange]:
+    """Mark the changes of manifests that users keep in the API server of the cluster. Copies that
+    Leeway holds because their objects are gone may be deleted."""
+    with aws_errors(stack.where):
+        home = stack.home(cluster)
+    if home.home is not Home.CLUSTER:
+        return [*planned]
+
+    def conflict(one: PlannedChange) -> str:
+        is_copy = one.before is not None and one.before.in_cluster
+        if one.change is Change.DELETED and (home.held is not None or not is_copy):
+            return ""
+        if one.title.startswith(f"{CLUSTER}/") and not is_copy:
+            return ""
+        return (
+            f"the manifests of cluster {cluster} are in its API server: use kubectl there, or run "
+            f"`leeway adopt {cluster} --manifests table` first"
+        )
+
+    return [replace(one, conflict=conflict(one) or one.conflict) for one in planned]
 
 
 def apply_changes(

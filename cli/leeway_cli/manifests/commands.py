@@ -62,6 +62,7 @@ def apply(
         apply_changes,
         check_names,
         check_no_placeholders,
+        kept_apart,
         plan_changes,
         pools_without_classes,
         print_changes,
@@ -75,7 +76,7 @@ def apply(
     found = find_stack(stack)
     found.warn_if_unmanaged(cluster)
     stored = stored_manifests(found, cluster)
-    planned = plan_changes(stored, written)
+    planned = kept_apart(found, cluster, plan_changes(stored, written))
     for pool, node_class in pools_without_classes(stored, written):
         write_stderr(
             f"warning: pool {pool} names the EC2NodeClass {node_class}, which has no manifest: its "
@@ -242,6 +243,7 @@ def delete(
         Change,
         PlannedChange,
         apply_changes,
+        kept_apart,
         print_changes,
         stored_manifests,
     )
@@ -256,10 +258,12 @@ def delete(
                 f"--namespace: expected one of {', '.join(sorted(namespaces))}: {selector.title} "
                 "is in each."
             )
-    planned = [PlannedChange(Change.DELETED, one.title, one, None) for one in chosen]
+    changes = [PlannedChange(Change.DELETED, one.title, one, None) for one in chosen]
+    planned = kept_apart(found, cluster, changes)
     made = planned if dry_run else apply_changes(found, cluster, planned)
     missing = () if ignore_not_found else not_found(selectors, stored)
-    pools = [one.name for one in chosen if one.resource == POOL]
+    deleted = [one.before for one in made if one.before is not None and not one.conflict]
+    pools = [one.name for one in deleted if one.resource == POOL]
     if pools and not dry_run:
         stay = counted(DELETED_POOLS_STAY_FOR.total_seconds() / 60, "minute")
         write_stderr(
@@ -383,6 +387,7 @@ def _edit(
     from leeway_cli.manifests.changes import (
         apply_changes,
         find,
+        kept_apart,
         plan_body,
         print_changes,
         stored_manifests,
@@ -393,6 +398,9 @@ def _edit(
     for _ in range(TRIES):
         before = find(stored_manifests(found, cluster), resource, "", name)
         planned = plan_body(before, resource, name, body_of(before), datetime.now(UTC))
+        (planned,) = kept_apart(found, cluster, [planned])
+        if planned.conflict:
+            raise CannotBeDoneError(f"{planned.title}: {planned.conflict}.")
         made = apply_changes(found, cluster, [planned])
         if not made[0].conflict:
             return print_changes(made, cluster, dry_run=False, output=output)

@@ -139,7 +139,8 @@ seconds."""
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """The ports of provisioning. `events_in` returns the Events of a cluster."""
+    """The ports of provisioning. `events_in` returns the Events of a cluster; `launch_block` why
+    nothing is launched in it now."""
 
     manifests: ClusterManifests
     catalog: Catalogs
@@ -150,6 +151,7 @@ class Dependencies:
     upcoming: UpcomingPods
     returns: ReturnCapacity
     events_in: Callable[[str], PodEvents]
+    launch_block: Callable[[str, datetime], Reason | None]
     clock: Clock
 
 
@@ -229,6 +231,11 @@ class NodeProvisioning:
         outcome, failures, told = LaunchOutcome((), (), (), ()), unanswered, EventsWritten()
         late: tuple[LatePool, ...] = ()
         static = StaticCapacity()
+        # Last: of two buyers, each that starts now finds the other one.
+        blocked = self._deps.launch_block(cluster, self._deps.clock.now()) if has_pools else None
+        rehearses = policy.dry_run
+        if blocked is not None:
+            policy = replace(policy, dry_run=True)
         if has_pools:
             static = self._static_pools(read, pools)
             outcome = self._launch(read, static, policy, until)
@@ -246,6 +253,8 @@ class NodeProvisioning:
         )
         if not has_pools:
             result = CLUSTER_WITHOUT_POOLS(cluster=cluster)
+        elif blocked is not None:
+            result = blocked
         elif policy.dry_run:
             result = PROVISIONING_REHEARSED(cluster=cluster, pods=demanded)
         report = ProvisioningReport(
@@ -257,7 +266,12 @@ class NodeProvisioning:
             without_node=outcome.without_node,
             without_event=told.waiting,
             ahead=upcoming.reasons,
-            launch_problems=(*conflicts, *outcome.reasons, *read.problems),
+            launch_problems=(
+                *((blocked,) if blocked else ()),
+                *conflicts,
+                *outcome.reasons,
+                *read.problems,
+            ),
             unreadable=tuple(one.reason for one in read.state.unreadable),
             failures=(*failures, *returned.failures),
             capped=any(one.code in BRAKES for one in outcome.reasons),
@@ -268,7 +282,7 @@ class NodeProvisioning:
             static_pools=static.reached(outcome),
             late=late,
         )
-        return self._with_status(report, policy.dry_run)
+        return self._with_status(report, rehearses)
 
     def _read(
         self,

@@ -210,6 +210,18 @@ class KubernetesObjects:
         params = {"fieldManager": FIELD_MANAGER, "force": "true"}
         self._request("PATCH", wanted.path, params=params, content=_APPLY, body=wanted.body)
 
+    def is_served(self, path: str) -> bool:
+        """Whether a CRD exists and the API server serves its kind."""
+        status = (self._request("GET", path) or {}).get("status") or {}
+        served = {one["type"]: one["status"] for one in status.get("conditions") or ()}
+        return served.get("Established") == "True"
+
+    def install(self, path: str, body: Mapping[str, Any]) -> None:
+        """Create an object as field manager `leeway`, and take over no field of others."""
+        self._request(
+            "PATCH", path, params={"fieldManager": FIELD_MANAGER}, content=_APPLY, body=body
+        )
+
     def delete(self, wanted: ClusterObject) -> None:
         """Delete an object; a missing one is not an error."""
         self._request("DELETE", wanted.path)

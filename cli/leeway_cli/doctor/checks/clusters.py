@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
+from leeway.manifests.in_cluster import KARPENTER_IS_RUNNING, MANIFESTS_HELD
 from leeway.policy.rules import USD_PER_HOUR
 
 from leeway_cli.adopt.settings.leeway_stack import LeewayStack
@@ -37,6 +38,11 @@ def check_clusters(facts: Facts) -> Iterator[Finding]:
                 f"Cluster {name} is in dry run: Leeway reports decisions and changes nothing.",
                 shell("leeway", "get", f"cluster/{name}", "--cluster", name),
             )
+        if (block := known(cluster.launch_block)) is not None:
+            code = _BLOCKS[block.code]
+            yield About(code, f"cluster {name}", name).warns(
+                block.message, shell("leeway", "status", "--cluster", name)
+            )
         for problem in configuration.problems:
             about = About(reasons.MANIFEST_HAS_ERRORS, f"cluster {name}", name)
             yield about.fails(f"{problem}.", shell("leeway", "get", "--cluster", name))
@@ -47,6 +53,9 @@ def check_clusters(facts: Facts) -> Iterator[Finding]:
                 f"launched until Leeway's nodes of the cluster cost {most}.",
                 shell("leeway", "get", f"nodepool/{pool}", "--cluster", name),
             )
+
+
+_BLOCKS = {one.name: one for one in (KARPENTER_IS_RUNNING, MANIFESTS_HELD)}
 
 
 def spending_limit(usd_per_hour: float | None) -> str:

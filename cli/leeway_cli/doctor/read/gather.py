@@ -14,9 +14,11 @@ from typing import Any, Self
 from leeway import __version__
 from leeway.aws.eks import EksClusters
 from leeway.kubernetes.connection import Connection
+from leeway.kubernetes.custom_resources import HttpClusterApi
 from leeway.kubernetes.eks import eks_connection
 from leeway.kubernetes.kubeconfig import BadKubeconfig, kubeconfig_connection
-from leeway.wiring.clients import client, clock, session
+from leeway.manifests.in_cluster import launch_block
+from leeway.wiring.clients import client, clock, session, table
 
 from leeway_cli.adopt.plan import RBAC, read_objects
 from leeway_cli.adopt.reachability import FunctionsNetwork, functions_network
@@ -229,6 +231,16 @@ def _cluster(
         lambda: cluster.roles_named([one.role for one in pools.needed()]),
     )
     entries = start("the access entries", FAILS, read_entries)
+    block = start(
+        "the home of the manifests",
+        WARNS,
+        lambda: launch_block(
+            table(name=stack.needed().table),
+            lambda _: HttpClusterApi(connection.needed()),
+            name,
+            clock().now(),
+        ),
+    )
 
     def facts() -> ClusterFacts:
         stored = manifests.get()
@@ -245,6 +257,7 @@ def _cluster(
             roles=roles.get(),
             workloads=workloads.get(),
             rights=rights.get(),
+            launch_block=block.get(),
         )
         if (open_now := known(connection.get())) is not None:
             open_now.close()

@@ -108,6 +108,7 @@ def _is_allowed(connection: Connection, right: Right) -> bool:
         "resource": resource,
         "subresource": subresource,
         "namespace": right.namespace,
+        "name": right.name,
     }
     spec = {"resourceAttributes": attributes, "user": "leeway-doctor", "groups": [right.group]}
     body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}

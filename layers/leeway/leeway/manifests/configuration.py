@@ -43,6 +43,7 @@ class StoredManifest:
     `resource` is the kind in the form `cluster.leeway.sh`. `version` grows with every write, even
     if the manifest was deleted in between. `written_by` is the version of Leeway that wrote it.
     `deleted_at` is when a pool was deleted, None if it was not: it has no body then.
+    `in_cluster`: it is a copy of an object in the API server of the cluster.
     """
 
     resource: str
@@ -54,6 +55,7 @@ class StoredManifest:
     written_at: AwareDatetime
     deleted_at: AwareDatetime | None = None
     original: str = ""
+    in_cluster: bool = False
 
     @property
     def as_written(self) -> str:

@@ -96,7 +96,8 @@ def parse_request(event: Any) -> ReconcileRequest:
 @dataclass(frozen=True, slots=True)
 class Dependencies:
     """The dependencies of reconcile. `clusters` are the names of Leeway's clusters. `hasty_sweep`
-    gives up soon if EC2 throttles."""
+    gives up soon if EC2 throttles. `copy_manifests` copies those that users keep in the API server
+    of a cluster, and returns what is wrong with them."""
 
     clusters: frozenset[str]
     origin: EventOrigin
@@ -111,6 +112,7 @@ class Dependencies:
     retire_node: RetireNode
     admit_node: AdmitNode
     launches: Launches
+    copy_manifests: Callable[[str], Sequence[Reason]]
     open_cluster: Callable[[str], ClusterLeftovers]
     clock: Clock
 
@@ -196,6 +198,9 @@ class Reconciliation:
 
     def _reconcile(self, report: ClusterReport, region: ObservedRegion) -> None:
         cluster = report.cluster
+        copy = partial(self._deps.copy_manifests, cluster)
+        wrong = report.guard("copy the manifests of the API server", copy)
+        report.problems.extend(wrong or ())
         policy = self._deps.policies.policy_of(cluster)
         here = {one.facts.instance: one for one in region.instances if one.facts.cluster == cluster}
         report.instances = len(here)

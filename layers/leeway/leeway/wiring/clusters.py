@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from leeway.aws.eks import CachedClusters, EksClusters
 from leeway.kubernetes.connection import Connection
+from leeway.kubernetes.custom_resources import HttpClusterApi
 from leeway.kubernetes.eks import OpenClusters, eks_connection, endpoint_problem
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 from leeway.ports.aws import ClusterEndpoint
@@ -15,6 +16,11 @@ from leeway.wiring.clients import client, clock, session, table
 def open_cluster(name: str) -> LightkubeCluster:
     """Open the adapter of a cluster, once per connection."""
     return _cluster_on(connection_to(name))
+
+
+def cluster_api(name: str) -> HttpClusterApi:
+    """Open the adapter of a cluster's custom resources."""
+    return HttpClusterApi(connection_to(name))
 
 
 def connection_to(name: str) -> Connection:

@@ -637,6 +637,8 @@ PROBES: Mapping[str, Sequence[Probe]] = {
         *_OF_NOTICES,
         *_keep("RememberApiServers", "ENDPOINT"),
         *_table("Query", "ReadLaunchesAndPausedPools", ("LAUNCH", "MANUALLAUNCH", "POOLS")),
+        *_table("DeleteItem", "CopyManifestsOfClusters", ("MANIFESTS",)),
+        *_table("PutItem", "CopyManifestsOfClusters", ("MANIFESTS",)),
         *_table("BatchWriteItem", "KeepTheIndex", ("INSTANCE",)),
         _by_cluster("ReadByCluster"),
         *_groups("Look", "DescribeAutoScalingGroups", "DescribeLifecycleHooks"),

@@ -12,6 +12,7 @@ from leeway.kubernetes.cluster_states import KubernetesClusterStates
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.pod_events import HttpPodEvents
 from leeway.kubernetes.workloads import HttpWorkloads
+from leeway.manifests.in_cluster import launch_block
 from leeway.provision_run import Dependencies, NodeProvisioning
 from leeway.provisioning.cluster_state import ClusterStates
 from leeway.provisioning.receive_messages import MessageReceiver
@@ -30,7 +31,7 @@ from leeway.wiring.clients import (
     settings,
     table,
 )
-from leeway.wiring.clusters import connection_to
+from leeway.wiring.clusters import cluster_api, connection_to
 from leeway.wiring.launch_nodes import launch_nodes, node_sources
 from leeway.wiring.notices import admissions, retirements
 
@@ -90,6 +91,7 @@ def dependencies(states: ClusterStates) -> Dependencies:
         ),
         returns=_return_capacity(),
         events_in=_events_in,
+        launch_block=partial(launch_block, table(), cluster_api),
         clock=clock(),
     )
 

@@ -10,6 +10,7 @@ from leeway.aws.ec2 import Ec2Sweep
 from leeway.aws.launch_templates import Ec2LaunchTemplates
 from leeway.instances.facts import InstanceIndex
 from leeway.launch.left_launches import LeftLaunches
+from leeway.manifests.in_cluster import ManifestCopies
 from leeway.ports.aws import CloudRefused
 from leeway.reconciliation.reconcile import Dependencies, ReconcileRequest, Reconciliation
 from leeway.reconciliation.report import ReconciliationTelemetry
@@ -28,7 +29,7 @@ from leeway.wiring.clients import (
     settings,
     table,
 )
-from leeway.wiring.clusters import open_cluster
+from leeway.wiring.clusters import cluster_api, open_cluster
 from leeway.wiring.notices import admissions, event_origin, receive_notice_with, retirements
 
 
@@ -61,6 +62,7 @@ def reconciliation() -> Reconciliation:
             retire_node=retirements(),
             admit_node=admissions(),
             launches=_launches(),
+            copy_manifests=ManifestCopies(table(), cluster_api, clock()).copy,
             open_cluster=open_cluster,
             clock=clock(),
         )

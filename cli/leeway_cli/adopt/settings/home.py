@@ -1,0 +1,125 @@
+"""Where the users of a cluster keep its manifests, and the CRDs that their API server needs."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, Self
+
+from leeway.manifests.in_cluster import HOME, Home, ManifestHome, home_of
+from leeway.table import RecordChanged
+from leeway.wiring.clients import table
+
+from leeway_cli.adopt.settings.setting import Kind
+from leeway_cli.errors import CannotBeDoneError
+
+if TYPE_CHECKING:
+    from leeway_cli.adopt.services import Services
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestsHome(Kind):
+    """Where the manifests of a cluster are: `cluster` or `table`."""
+
+    cluster: str
+    home: Home
+    setting: Literal["home"] = "home"
+
+    @property
+    def key(self) -> str:
+        return self.setting
+
+    @property
+    def title(self) -> str:
+        return f"home of the manifests of {self.cluster}"
+
+    def reason(self, cluster: str, now: Self | None) -> str:
+        place = "the API server" if self.home is Home.CLUSTER else "Leeway's table"
+        return (
+            f"The manifests of cluster {cluster} are to be in {place}. Run `leeway adopt {cluster} "
+            f"--manifests {self.home}`."
+        )
+
+    def call(self, cluster: str, now: Self | None) -> str:
+        return f"dynamodb:PutItem pk=MANIFESTS#{cluster} sk=HOME home={self.home}"
+
+    def removal(self, cluster: str) -> str:
+        return f"dynamodb:DeleteItem pk=MANIFESTS#{cluster} sk=HOME"
+
+    def write(self, services: "Services", now: Self | None) -> None:
+        records = table(name=services.stack.table)
+        before = home_of(records, self.cluster)
+        after = ManifestHome(self.cluster, before.version + 1, self.home)
+        try:
+            records.put(HOME, after)
+        except RecordChanged as error:  # reconcile writes it, too
+            raise CannotBeDoneError(
+                f"The {self.title} changed at the same time. Run the command again."
+            ) from error
+
+    def remove(self, services: "Services") -> None:
+        table(name=services.stack.table).delete(HOME, cluster=self.cluster)
+
+
+@dataclass(frozen=True, slots=True)
+class Crd(Kind):
+    """A CRD of crds/, which is installed only where there is none: one of Karpenter's stays as it
+    is. Release leaves it: with the CRD, Kubernetes would delete the objects."""
+
+    name: str
+    setting: Literal["crd"] = "crd"
+
+    @property
+    def key(self) -> str:
+        return f"{self.setting}/{self.name}"
+
+    @property
+    def title(self) -> str:
+        return f"CustomResourceDefinition {self.name}"
+
+    @property
+    def path(self) -> str:
+        """The path of its URL."""
+        return f"{CRDS}/{self.name}"
+
+    @property
+    def stays(self) -> str | None:
+        return (
+            f"The {self.title} stays: Kubernetes deletes all objects of the kind with it. If "
+            f"nobody needs them, run `kubectl delete crd {self.name}`."
+        )
+
+    def reason(self, cluster: str, now: Self | None) -> str:
+        return f"The API server of cluster {cluster} has no {self.title}."
+
+    def call(self, cluster: str, now: Self | None) -> str:
+        return f"PATCH {self.path}?fieldManager=leeway (server-side apply)"
+
+    def write(self, services: "Services", now: Self | None) -> None:
+        from leeway_cli.manifests.crds import crd_name, crd_of, defined_kinds
+
+        (kind,) = [one for one in defined_kinds() if crd_name(one) == self.name]
+        services.objects.install(self.path, crd_of(kind))
+
+
+def desired_home(cluster: str, home: Home | None) -> tuple[ManifestsHome | Crd, ...]:
+    """Return the settings of a home, none if nobody has chosen one."""
+    if home is None:
+        return ()
+    chosen = ManifestsHome(cluster, home)
+    if home is Home.TABLE:
+        return (chosen,)
+    from leeway_cli.manifests.crds import crd_name, defined_kinds
+
+    return (*(Crd(crd_name(kind)) for kind in defined_kinds()), chosen)
+
+
+def read_home(services: "Services", asked: Iterable[Kind]) -> Iterator[Kind]:
+    """Read the home and the CRDs that are asked for."""
+    for one in asked:
+        if isinstance(one, ManifestsHome):
+            found = home_of(table(name=services.stack.table), one.cluster)
+            if found.version:
+                yield replace(one, home=found.home)
+        elif isinstance(one, Crd) and services.objects.is_served(one.path):
+            yield one

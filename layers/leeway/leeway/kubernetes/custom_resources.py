@@ -1,0 +1,79 @@
+"""The ClusterApi Protocol over HTTP: custom resources, and the Leases of Karpenter."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from lightkube import ApiError
+from msgspec import Struct, field
+from msgspec.json import Decoder
+
+from leeway.kubernetes.connection import Connection, is_unknown_path, raise_for_status
+from leeway.kubernetes.list_watch import ObjectList, list_objects, read_json
+from leeway.manifests.in_cluster import Lease
+from leeway.manifests.reading import Kind
+from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
+
+LEASE = "karpenter-leader-election"
+NAMESPACES = ("kube-system", "karpenter")
+"""Where Karpenter keeps its Lease: the namespace of its chart, by its documentation the first."""
+
+_OBJECTS = Decoder(ObjectList[dict[str, Any]])
+
+
+class _Spec(Struct):
+    holder: str = field(name="holderIdentity", default="")
+    renewed: datetime | None = field(name="renewTime", default=None)
+    seconds: int = field(name="leaseDurationSeconds", default=15)
+
+
+class _Lease(Struct):
+    kind: str
+    spec: _Spec = field(default_factory=_Spec)
+
+
+_LEASES = Decoder(_Lease)
+
+
+class HttpClusterApi:
+    """The custom resources of one cluster."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def objects(self, kind: Kind) -> list[dict[str, Any]] | None:
+        """List all objects of a kind; None if the API server does not have the kind."""
+        path = f"/apis/{kind.api_version}/{kind.plural}"
+        about = {"apiVersion": kind.api_version, "kind": kind.name}
+        try:
+            found = self._connection.call(lambda one: list_objects(one, path, _OBJECTS))
+        except ClusterUnavailable as error:
+            if is_unknown_path(error):
+                return None
+            raise
+        except ApiError as error:
+            raise ClusterRefused(f"{path}: {error}"[:300]) from error
+        return [{**one, **about} for one in found]
+
+    def karpenter_leases(self) -> tuple[Lease, ...]:
+        """Read the Leases with which Karpenter elects its leader, if somebody holds them."""
+        found = ((namespace, self._lease(namespace)) for namespace in NAMESPACES)
+        return tuple(
+            Lease(namespace, spec.renewed.astimezone(UTC), timedelta(seconds=spec.seconds))
+            for namespace, spec in found
+            if spec is not None and spec.holder and spec.renewed is not None
+        )
+
+    def _lease(self, namespace: str) -> _Spec | None:
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{LEASE}"
+
+        def read(connection: Connection) -> _Spec:
+            response = connection.plain.get(path)
+            raise_for_status(response)
+            return read_json(response.content, _LEASES).spec
+
+        try:
+            return self._connection.call(read)
+        except ApiError as error:
+            if error.response.status_code == 404:
+                return None
+            raise ClusterRefused(f"{path}: {error}"[:300]) from error

@@ -1,0 +1,344 @@
+"""Manifests that users keep in the API server of their cluster, and their copies in the table.
+
+Once a minute `reconcile` lists them, and keeps the valid ones in the table as the last known ones.
+Functions read only the table, so an API server that does not answer changes nothing. Only a
+complete list removes a manifest. If Leeway does not understand why manifests are gone, it keeps
+them, says so, and launches nothing new.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import partial
+from typing import Any, Protocol
+
+from leeway import __version__
+from leeway.clock import Clock
+from leeway.manifests.configuration import (
+    MANIFEST_INVALID,
+    POOL,
+    StoredManifest,
+    StoredManifests,
+)
+from leeway.manifests.reading import KINDS, LARGEST, Kind, Written, interpret
+from leeway.reasons import Reason, ReasonCode, clause
+from leeway.table import Record, RecordChanged, Table
+
+type Document = Mapping[str, Any]
+
+TAKE = "leeway.sh/take"
+"""The label or annotation of a ScaledObject that Leeway takes over from KEDA: `true`."""
+NODE_CLASS = "ec2nodeclass.karpenter.k8s.aws"
+SCALED_OBJECT = "scaledobject.keda.sh"
+
+MANIFESTS_HELD = ReasonCode(
+    "ManifestsHeld",
+    "{what} are gone from the API server of cluster {cluster}. Leeway keeps the last ones and "
+    "launches nothing new. Bring them back, or confirm that they are to go: `leeway delete {first} "
+    "--cluster {cluster}`, and so for each of the {count}.",
+    "manifests-are-held",
+)
+KARPENTER_IS_RUNNING = ReasonCode(
+    "KarpenterIsRunning",
+    "Karpenter runs in cluster {cluster}: its Lease in namespace {namespace} was renewed at {at}. "
+    "The NodePools of the API server are Karpenter's, and Leeway launches nothing from them.",
+    "karpenter-runs-beside-leeway",
+)
+
+
+class Home(StrEnum):
+    """Where the users of a cluster keep its manifests."""
+
+    CLUSTER = "cluster"
+    TABLE = "table"
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestHome:
+    """Where a cluster's manifests are, as `leeway adopt` recorded it. `held` is why Leeway launches
+    nothing new; only `reconcile` writes it."""
+
+    cluster: str
+    version: int
+    home: Home
+    held: Reason | None = None
+
+
+HOME = Record(ManifestHome, "MANIFESTS#{cluster}", "HOME", versioned=True)
+
+
+def home_of(table: Table, cluster: str) -> ManifestHome:
+    """Read where the manifests of a cluster are: the table, if nobody has said."""
+    found = table.list(HOME, cluster=cluster)
+    return found[0] if found else ManifestHome(cluster, 0, Home.TABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A Lease that somebody holds, and when it was renewed last."""
+
+    namespace: str
+    renewed_at: datetime
+    lasts: timedelta
+
+
+class ClusterApi(Protocol):
+    """The API server of one cluster."""
+
+    def objects(self, kind: Kind) -> Sequence[Document] | None:
+        """List all objects of a kind; None if the API server does not have the kind.
+
+        Raises:
+            ClusterUnavailable, ClusterRefused: the list is not complete.
+        """
+        ...
+
+    def karpenter_leases(self) -> Sequence[Lease]:
+        """Read the Leases with which Karpenter elects its leader.
+
+        Raises:
+            ClusterUnavailable, ClusterRefused: they cannot be read.
+        """
+        ...
+
+
+ALIVE_FOR = timedelta(seconds=60)
+"""How long after its last renewal a Lease counts as renewed, beside the time that it says itself:
+clocks differ, and a leader that is late may still buy."""
+
+
+def running_karpenter(cluster: str, leases: Sequence[Lease], now: datetime) -> Reason | None:
+    """Return that Karpenter is alive, None if no Lease of it is renewed."""
+    for one in leases:
+        if now < one.renewed_at + max(ALIVE_FOR, one.lasts):
+            at = f"{one.renewed_at:%H:%M:%S} UTC"
+            return KARPENTER_IS_RUNNING(cluster=cluster, namespace=one.namespace, at=at)
+    return None
+
+
+def name_in_cluster(cluster: str) -> str:
+    """Return the name that the Cluster manifest of a cluster has in its API server, which takes
+    only lowercase letters, digits and `-`."""
+    return cluster.lower().replace("_", "-").rstrip("-")
+
+
+@dataclass(frozen=True, slots=True)
+class Copying:
+    """What one copy changes in the table: writes with the versions that they replace, and removals.
+
+    `problems` are invalid manifests, whose last valid copies stay. `held`: why nothing is removed.
+    """
+
+    writes: tuple[tuple[StoredManifest, int], ...] = ()
+    removals: tuple[StoredManifest, ...] = ()
+    problems: tuple[Reason, ...] = ()
+    held: Reason | None = None
+
+
+type Key = tuple[str, str, str]
+
+MOST_IN_NAMESPACE = 100
+"""Objects of one kind that are read of a namespace: who may write there must not fill the table."""
+
+
+def plan_copy(
+    cluster: str,
+    stored: Sequence[StoredManifest],
+    listed: Mapping[str, Sequence[Document] | None],
+    now: datetime,
+) -> Copying:
+    """Compare the manifests of an API server with the table. `listed` has all objects of each kind
+    by its name, such as `nodepool.karpenter.sh`; None for a kind that the API server lacks."""
+    before = {(one.resource, one.namespace, one.name): one for one in stored}
+    seen: set[Key] = set()
+    writes: list[tuple[StoredManifest, int]] = []
+    problems: list[Reason] = []
+    for resource, documents in listed.items():
+        counted: Counter[str] = Counter()
+        for document in documents or ():
+            key = _key_of(resource, document, cluster)
+            seen.add(key)
+            counted[key[1]] += 1
+            if key[1] and counted[key[1]] > MOST_IN_NAMESPACE:
+                continue
+            match _read(document, cluster):
+                case Written() as written:
+                    writes += _write(before, written, now)
+                case str() as problem:
+                    problems.append(MANIFEST_INVALID(problem=clause(problem), author=""))
+        for namespace, count in counted.items():
+            if namespace and count > MOST_IN_NAMESPACE:
+                problem = (
+                    f"{resource}: namespace {namespace} has {count}, and Leeway reads the first "
+                    f"{MOST_IN_NAMESPACE} of a namespace"
+                )
+                problems.append(MANIFEST_INVALID(problem=problem, author=""))
+    copies = [one for one in stored if one.in_cluster and one.deleted_at is None]
+    held = _held(cluster, copies, listed, seen)
+    removals = [
+        one
+        for one in copies
+        if listed.get(one.resource) is not None
+        and (one.resource, one.namespace, one.name) not in seen
+    ]
+    return Copying(tuple(writes), () if held else tuple(removals), tuple(problems), held)
+
+
+def _key_of(resource: str, document: Document, cluster: str) -> Key:
+    metadata = document.get("metadata") or {}
+    name, namespace = str(metadata.get("name", "")), str(metadata.get("namespace") or "")
+    is_cluster = resource == "cluster.leeway.sh" and name == name_in_cluster(cluster)
+    return resource, namespace, cluster if is_cluster else name
+
+
+def _read(document: Document, cluster: str) -> Written | str:
+    """Validate an object; return why it is invalid."""
+    metadata = document.get("metadata") or {}
+    title = f"{str(document.get('kind')).lower()} {metadata.get('name')}"
+    kept = {
+        name: {key: text for key, text in metadata[name].items() if key != _LAST_APPLIED}
+        for name in ("labels", "annotations")
+        if metadata.get(name)
+    }
+    named = {name: metadata[name] for name in ("name", "namespace") if metadata.get(name)}
+    if document.get("kind") == "Cluster":
+        if named.get("name") != name_in_cluster(cluster):
+            return (
+                f"{title}: metadata.name: expected {name_in_cluster(cluster)} in cluster {cluster}"
+            )
+        named["name"] = cluster
+    whole = {name: value for name, value in document.items() if name != "status"}
+    whole["metadata"] = {**named, **kept}
+    size = len(json.dumps(whole))
+    if size > LARGEST:
+        return f"{title}: too large: {size:,} bytes; the limit is {LARGEST:,}"
+    reading = interpret(whole, title)
+    if reading.problems:
+        return "; ".join(map(str, reading.problems[:3]))
+    return reading.written[0]
+
+
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def _write(
+    before: Mapping[Key, StoredManifest], written: Written, now: datetime
+) -> Iterator[tuple[StoredManifest, int]]:
+    resource, namespace, name = written.kind.resource, written.namespace, written.name
+    old = before.get((resource, namespace, name))
+    known = old is not None and old.in_cluster and old.deleted_at is None
+    if old is not None and known and json.loads(old.body) == json.loads(written.body):
+        return
+    new = StoredManifest(
+        resource=resource,
+        namespace=namespace,
+        name=name,
+        body=written.body,
+        # Not 1: a version that was read before a deletion must not match the new manifest.
+        version=old.version + 1 if old and not old.deleted_at else int(now.timestamp() * 1000),
+        written_by=__version__,
+        written_at=now,
+        original=written.original,
+        in_cluster=True,
+    )
+    yield new, old.version if old else 0
+
+
+def _held(
+    cluster: str,
+    copies: Sequence[StoredManifest],
+    listed: Mapping[str, Sequence[Document] | None],
+    seen: set[Key],
+) -> Reason | None:
+    """Return why nothing is removed: a kind with manifests is gone, or all pools at once are."""
+    gone = {one.resource for one in copies if listed.get(one.resource) is None}
+    pools = [one for one in copies if one.resource == POOL]
+    if pools and not any(resource == POOL for resource, _, _ in seen):
+        gone.add(POOL)
+    if not gone:
+        return None
+    titles = [one.title for one in copies if one.resource in gone]
+    what = f"All manifests of the kind {' and '.join(sorted(gone))}"
+    return MANIFESTS_HELD(what=what, cluster=cluster, first=titles[0], count=len(titles))
+
+
+def launch_block(
+    table: Table, open_cluster: Callable[[str], ClusterApi], cluster: str, now: datetime
+) -> Reason | None:
+    """Return why nothing is launched from the manifests of a cluster's API server, None if nothing
+    speaks against it. Called right before a launch: Karpenter may have started since.
+
+    Raises:
+        CloudUnavailable, CloudRefused, ClusterUnavailable, ClusterRefused: it is not known.
+    """
+    home = home_of(table, cluster)
+    if home.home is Home.TABLE or home.held is not None:
+        return home.held
+    return running_karpenter(cluster, open_cluster(cluster).karpenter_leases(), now)
+
+
+class ManifestCopies:
+    """Copies the manifests of clusters whose users keep them in the API server."""
+
+    def __init__(
+        self, table: Table, open_cluster: Callable[[str], ClusterApi], clock: Clock
+    ) -> None:
+        self._table = table
+        self._stored = StoredManifests(table)
+        self._open_cluster = open_cluster
+        self._clock = clock
+
+    def copy(self, cluster: str) -> tuple[Reason, ...]:
+        """Copy the manifests of a cluster, if they are in its API server; return what operators
+        have to know.
+
+        The table is read before the API server, and each write replaces the version that was read:
+        of two copies at a time, the one that has read the API server earlier does not overwrite.
+
+        Raises:
+            CloudUnavailable, CloudRefused, ClusterUnavailable, ClusterRefused: nothing was copied.
+        """
+        home = home_of(self._table, cluster)
+        if home.home is Home.TABLE:
+            return ()
+        stored = self._stored.of(cluster, deleted=True)
+        api = self._open_cluster(cluster)
+        listed = {resource: _list(api, resource) for resource in READ}
+        planned = plan_copy(cluster, stored, listed, self._clock.now())
+        if home.held != planned.held:
+            changed = replace(home, version=home.version + 1, held=planned.held)
+            self._unless_changed(partial(self._table.put, HOME, changed))
+        for written, replaces in planned.writes:
+            self._unless_changed(partial(self._stored.write, cluster, written, replaces))
+        for gone in planned.removals:
+            self._unless_changed(partial(self._stored.delete_manifest, cluster, gone))
+        return (*planned.problems, *([planned.held] if planned.held else []))
+
+    @staticmethod
+    def _unless_changed(write: Callable[[], None]) -> None:
+        try:
+            write()
+        except RecordChanged:
+            return  # another copy was first; the next one compares again
+
+
+READ = tuple(dict.fromkeys(one.resource for one in KINDS if not one.current))
+"""The kinds that are read, as `cluster.leeway.sh`."""
+
+
+def _list(api: ClusterApi, resource: str) -> Sequence[Document] | None:
+    """List the objects of a kind in the newest version that the API server has."""
+    for kind in reversed([one for one in KINDS if one.resource == resource and not one.current]):
+        found = api.objects(kind)
+        if found is not None:
+            return [one for one in found if resource != SCALED_OBJECT or _is_taken(one)]
+    return None
+
+
+def _is_taken(document: Document) -> bool:
+    metadata = document.get("metadata") or {}
+    marks = {**(metadata.get("annotations") or {}), **(metadata.get("labels") or {})}
+    return marks.get(TAKE) == "true"

@@ -1,0 +1,288 @@
+"""Manifests that users keep in the API server: what is copied, kept, removed, and held."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from leeway.manifests.configuration import StoredManifests
+from leeway.manifests.in_cluster import (
+    HOME,
+    READ,
+    Home,
+    Lease,
+    ManifestCopies,
+    ManifestHome,
+    home_of,
+    launch_block,
+    name_in_cluster,
+    plan_copy,
+)
+from leeway.manifests.reading import Kind
+from leeway.ports.kubernetes import ClusterUnavailable
+from leeway.table import RecordChanged
+
+from tests.aws.stored import manifest
+from tests.fakes.clock import FakeClock
+from tests.fakes.table import TableInMemory
+from tests.manifests.crd_cases import CLASS, POOL, changed
+
+CLUSTER, KIND_OF_POOLS = "Prod_1", "nodepool.karpenter.sh"
+BASE = {"apiVersion": "leeway.sh/v1", "kind": "Cluster", "metadata": {"name": "prod-1"}}
+NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
+
+
+class Api:
+    """The API server of the cluster: its objects by kind, in v1 and v1beta1."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[str, list[Mapping[str, Any]]] = {
+            "Cluster": [],
+            "EC2NodeClass": [CLASS],
+            "NodePool": [POOL],
+        }
+        self.version = "v1"
+        self.leases: list[Lease] = []
+        self.broken = ""
+
+    def objects(self, kind: Kind) -> Sequence[Mapping[str, Any]] | None:
+        if kind.name == self.broken:
+            raise ClusterUnavailable("429: too many requests")
+        served = kind.api_version.endswith(f"/{self.version}") and kind.name in self.kinds
+        return self.kinds[kind.name] if served else None
+
+    def karpenter_leases(self) -> Sequence[Lease]:
+        return self.leases
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.table = TableInMemory(self.clock)
+        self.api = Api()
+        self.stored = StoredManifests(self.table)
+        self.table.put(HOME, ManifestHome(CLUSTER, 1, Home.CLUSTER))
+
+    def copy(self) -> list[str]:
+        """Copy, and return the codes of what operators have to know."""
+        copies = ManifestCopies(self.table, lambda _: self.api, self.clock)
+        return [one.code for one in copies.copy(CLUSTER)]
+
+    def titles(self) -> set[str]:
+        return {one.title for one in self.stored.of(CLUSTER)}
+
+    def blocked(self) -> str:
+        now = self.clock.now()
+        found = launch_block(self.table, lambda _: self.api, CLUSTER, now)
+        return found.code if found else ""
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def named(base: Mapping[str, Any], name: str, **more: Any) -> dict[str, Any]:
+    return changed(base, {"metadata.name": name, **more})
+
+
+def test_valid_manifests_are_copied_once_and_again_after_a_change(world: World) -> None:
+    assert world.copy() == []
+    assert world.titles() == {f"{KIND_OF_POOLS}/pool", "ec2nodeclass.karpenter.k8s.aws/class"}
+    first = world.stored.of(CLUSTER)
+    assert all(one.in_cluster for one in first)
+    assert world.copy() == []
+    assert world.stored.of(CLUSTER) == first
+    world.api.kinds["NodePool"] = [changed(POOL, {"spec.weight": 7, "status.nodes": 3})]
+    world.copy()
+    (pool,) = world.stored.of(CLUSTER, KIND_OF_POOLS)
+    assert json.loads(pool.body)["spec"]["weight"] == 7
+    assert "status" not in json.loads(pool.body)
+
+
+def test_a_cluster_whose_manifests_are_in_the_table_is_not_read(world: World) -> None:
+    world.table.put(HOME, ManifestHome(CLUSTER, 2, Home.TABLE))
+    world.api.broken = "NodePool"
+    assert world.copy() == []
+    assert world.titles() == set()
+    assert home_of(world.table, "another").home is Home.TABLE
+
+
+def test_what_an_api_server_and_kubectl_add_is_not_copied(world: World) -> None:
+    added = {"uid": "u", "generation": 3, "managedFields": [{}], "finalizers": ["karpenter.sh/t"]}
+    metadata = {
+        "name": "pool",
+        "labels": {"team": "a"},
+        "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", "b": "c"},
+    }
+    world.api.kinds["NodePool"] = [changed(POOL, {"metadata": {**metadata, **added}})]
+    assert world.copy() == []
+    (pool,) = world.stored.of(CLUSTER, KIND_OF_POOLS)
+    found = json.loads(pool.body)["metadata"]
+    assert found == {"name": "pool", "labels": {"team": "a"}, "annotations": {"b": "c"}}
+
+
+def test_an_invalid_manifest_keeps_its_last_valid_copy(world: World) -> None:
+    world.copy()
+    before = world.stored.of(CLUSTER)
+    world.api.kinds["NodePool"] = [changed(POOL, {"spec.weight": 1000})]
+    assert world.copy() == ["ManifestInvalid"]
+    assert world.stored.of(CLUSTER) == before
+
+
+def test_a_complete_list_removes_a_manifest_and_an_incomplete_one_removes_nothing(
+    world: World,
+) -> None:
+    world.api.kinds["NodePool"] = [POOL, named(POOL, "other")]
+    world.copy()
+    world.api.kinds["NodePool"] = [POOL]
+    world.api.broken = "EC2NodeClass"
+    with pytest.raises(ClusterUnavailable):
+        world.copy()
+    assert f"{KIND_OF_POOLS}/other" in world.titles()
+    world.api.broken = ""
+    assert world.copy() == []
+    assert f"{KIND_OF_POOLS}/other" not in world.titles()
+    gone = [one for one in world.stored.of(CLUSTER, deleted=True) if one.deleted_at]
+    assert [one.name for one in gone] == ["other"], "its nodes are given back"
+    world.api.kinds["NodePool"] = [POOL, named(POOL, "other")]
+    world.copy()
+    assert f"{KIND_OF_POOLS}/other" in world.titles()
+
+
+@pytest.mark.parametrize("how", ["the CRD", "the objects"])
+def test_if_all_pools_are_gone_they_stay_and_nothing_is_launched(world: World, how: str) -> None:
+    world.api.kinds["EC2NodeClass"] = [CLASS, named(CLASS, "other")]
+    world.copy()
+    before = world.stored.of(CLUSTER)
+    assert world.blocked() == ""
+    world.api.kinds["EC2NodeClass"] = [CLASS]
+    if how == "the CRD":
+        del world.api.kinds["NodePool"]
+    else:
+        world.api.kinds["NodePool"] = []
+    assert world.copy() == ["ManifestsHeld"]
+    assert world.stored.of(CLUSTER) == before
+    assert world.blocked() == "ManifestsHeld"
+    world.api.kinds["NodePool"] = [POOL]
+    assert world.copy() == []
+    assert world.blocked() == ""
+    assert "ec2nodeclass.karpenter.k8s.aws/other" not in world.titles()
+
+
+def test_a_person_confirms_that_pools_are_gone_by_deleting_their_copies(world: World) -> None:
+    world.copy()
+    world.api.kinds["NodePool"] = []
+    world.copy()
+    (pool,) = world.stored.of(CLUSTER, KIND_OF_POOLS)
+    world.stored.delete_manifest(CLUSTER, pool)
+    assert world.copy() == []
+    assert world.blocked() == ""
+
+
+def test_manifests_that_were_applied_to_the_table_stay_until_the_api_server_has_them(
+    world: World,
+) -> None:
+    applied = manifest(CLUSTER)
+    world.stored.write(CLUSTER, applied, 0)
+    world.copy()
+    assert applied in world.stored.of(CLUSTER)
+    world.api.kinds["Cluster"] = [{**BASE, "spec": {"paused": True}}]
+    assert world.copy() == []
+    (found,) = world.stored.of(CLUSTER, "cluster.leeway.sh")
+    assert (found.name, found.in_cluster) == (CLUSTER, True)
+    assert json.loads(found.body)["metadata"]["name"] == CLUSTER
+
+
+def test_the_cluster_manifest_has_a_name_that_an_api_server_takes(world: World) -> None:
+    assert name_in_cluster("Prod_1") == "prod-1"
+    world.api.kinds["Cluster"] = [{**BASE, "metadata": {"name": "other"}, "spec": {}}]
+    assert world.copy() == ["ManifestInvalid"]
+
+
+def test_an_older_version_is_converted(world: World) -> None:
+    world.api.version = "v1beta1"
+    template = changed(POOL, {"apiVersion": "karpenter.sh/v1beta1"})
+    template["spec"]["template"]["spec"]["nodeClassRef"] = {"name": "default"}
+    world.api.kinds = {"NodePool": [template]}
+    assert world.copy() == []
+    (pool,) = world.stored.of(CLUSTER, KIND_OF_POOLS)
+    assert json.loads(pool.body)["apiVersion"] == "karpenter.sh/v1"
+    assert "v1beta1" in pool.original
+
+
+def test_of_scaled_objects_only_those_are_read_that_say_so() -> None:
+    assert "scaledobject.keda.sh" in READ
+    world = World()
+    world.api.version = "v1alpha1"
+    trigger: dict[str, Any] = {
+        "type": "cron",
+        "metadata": {"timezone": "UTC", "start": "0 8 * * *"},
+    }
+    trigger["metadata"] |= {"end": "0 18 * * *", "desiredReplicas": "3"}
+    spec = {"scaleTargetRef": {"name": "web"}, "triggers": [trigger]}
+    base = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "spec": spec}
+    ours = {"name": "ours", "namespace": "shop", "annotations": {"leeway.sh/take": "true"}}
+    world.api.kinds = {
+        "ScaledObject": [
+            {**base, "metadata": ours},
+            {**base, "metadata": {"name": "kedas", "namespace": "shop"}},
+        ]
+    }
+    assert world.copy() == []
+    assert world.titles() == {"scaledobject.keda.sh/ours"}
+
+
+def test_who_may_write_in_a_namespace_does_not_fill_the_table(world: World) -> None:
+    world.api.version = "v1beta1"
+    base = {"apiVersion": "autoscaling.x-k8s.io/v1beta1", "kind": "CapacityBuffer"}
+    spec = {"podTemplateRef": {"name": "web"}, "replicas": 1}
+    world.api.kinds = {
+        "CapacityBuffer": [
+            {**base, "metadata": {"name": f"b{number:03}", "namespace": home}, "spec": spec}
+            for home, count in (("tenant", 103), ("web", 2))
+            for number in range(count)
+        ]
+    }
+    assert world.copy() == ["ManifestInvalid"]
+    homes = [one.namespace for one in world.stored.of(CLUSTER)]
+    assert (homes.count("tenant"), homes.count("web")) == (100, 2)
+
+
+def test_of_two_copies_at_a_time_the_earlier_one_does_not_overwrite(world: World) -> None:
+    world.copy()
+    stored = world.stored.of(CLUSTER, deleted=True)
+    early = plan_copy(CLUSTER, stored, {KIND_OF_POOLS: [changed(POOL, {"spec.weight": 1})]}, NOW)
+    world.api.kinds["NodePool"] = [changed(POOL, {"spec.weight": 2})]
+    world.copy()
+    ((written, replaces),) = early.writes
+    with pytest.raises(RecordChanged):
+        world.stored.write(CLUSTER, written, replaces)
+
+
+@pytest.mark.parametrize(
+    ("ago", "lasts", "code"),
+    [
+        (timedelta(0), 15, "KarpenterIsRunning"),
+        (timedelta(seconds=59), 15, "KarpenterIsRunning"),
+        (timedelta(seconds=60), 15, ""),
+        (timedelta(seconds=-30), 15, "KarpenterIsRunning"),
+        (timedelta(seconds=100), 137, "KarpenterIsRunning"),
+    ],
+)
+def test_nothing_is_launched_from_the_pools_of_a_karpenter_that_runs(
+    world: World, ago: timedelta, lasts: int, code: str
+) -> None:
+    renewed = world.clock.now() - ago
+    world.api.leases = [Lease("kube-system", renewed, timedelta(seconds=lasts))]
+    assert world.blocked() == code
+    world.table.put(HOME, ManifestHome(CLUSTER, 2, Home.TABLE))
+    assert world.blocked() == "", "the manifests of the table are Leeway's own"
+
+
+def test_a_copy_of_another_version_is_written_with_its_own(world: World) -> None:
+    """The record of an adoption may change while a copy runs."""
+    world.table.put(HOME, ManifestHome(CLUSTER, 2, Home.CLUSTER))
+    world.copy()
+    assert home_of(world.table, CLUSTER) == ManifestHome(CLUSTER, 2, Home.CLUSTER)
