@@ -12,7 +12,7 @@ from leeway_cli.reason_codes import declared_codes
 ROOT = Path(__file__).parents[1]
 NOUNS = """
     node pod instance vCPU group finding fault problem round replica volume minute hour day step
-    cluster manifest decision record pool workload event byte character zone message refusal
+    cluster manifest decision record pool workload event zone message refusal
     eviction object error vote template interruption replacement type offering fleet tag
 """
 _PLURAL = re.compile(rf"^ (?:\w+ ){{0,2}}?(?:{'|'.join(NOUNS.split())})s\b")

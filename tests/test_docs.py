@@ -90,7 +90,8 @@ def commands(page: Path) -> Iterator[list[str]]:
 
 
 def unknown(words: list[str]) -> str:
-    """The first word that the command line does not know, as command or as option; or nothing."""
+    """The first word that the command line does not know, as command or as option; or the first
+    option that a command with options and values needs and does not have; or nothing."""
     command: Any = typer.main.get_command(main.app)
     rest = list(words)
     while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
@@ -104,8 +105,15 @@ def unknown(words: list[str]) -> str:
     known = {"--help", "-h"}
     for parameter in command.params:
         known |= {*parameter.opts, *parameter.secondary_opts}
-    options = (word.partition("=")[0] for word in rest if re.match(r"--?[a-z]", word))
-    return next((option for option in options if option not in known), "")
+    options = [word.partition("=")[0] for word in rest if re.match(r"--?[a-z]", word)]
+    required = (
+        one.opts[0]
+        for one in command.params
+        if one.required and not one.envvar and one.opts[0].startswith("-")
+        if options and len(rest) > len(options) and not {*one.opts} & {*options}
+    )
+    wrong = (option for option in options if option not in known)
+    return next(wrong, "") or next(required, "")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
@@ -158,6 +166,8 @@ def test_the_check_of_commands_finds_errors() -> None:
     assert unknown(["drain", "NODE", "--deadline", "2m"]) == ""
     assert unknown(["drain", "NODE", "--dedline", "2m"]) == "--dedline"
     assert unknown(["sandbox", "upp"]) == "upp"
+    assert unknown(["userdata", "-f", "POOLS"]) == "--cluster-file"
+    assert unknown(["userdata"]) == ""
     assert anchors(README) >= {"compared-with-other-tools", "deploy-it"}
 
 
@@ -198,8 +208,9 @@ def test_the_readme_keeps_its_order() -> None:
     text = text_of(README)
     parts = [
         "It is for",
+        "leeway rehearse --lose",
         "![",
-        "make demo ",
+        "leeway demo ",
         "leeway sandbox up ",
         "## Compared with other tools",
         "## Deploy it",

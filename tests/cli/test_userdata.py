@@ -83,6 +83,7 @@ def test_json_has_labels_for_admission_and_every_warning(
     assert run(["userdata", *arguments]) == 0
     said = capsys.readouterr()
     found = json.loads(said.out)
+    assert found.pop("formatVersion") == 1
     assert found.pop("userData").startswith("MIME-Version: 1.0\n")
     assert found.pop("bytes") > 400
     assert [one["code"] for one in found.pop("warnings")] == ["Al2EndOfLife", "InstanceTypeUnknown"]

@@ -86,6 +86,6 @@ def test_a_pod_that_fits_nowhere_wakes_the_buyer(env: Environment) -> None:
     )
     with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube:
         kube.create(pod)
-        until(lambda: woken("The scheduler found no node for 1 new pods."))
+        until(lambda: woken("The scheduler found no node for 1 new pod."))
         kube.delete(Pod, "nowhere", namespace="default", grace_period=0)
     assert used(sandbox, "WatchPodsRole") == granted("leeway-watch")

@@ -24,7 +24,7 @@ def problems(text: str) -> list[str]:
 def test_a_manifest_is_stored_as_written_without_fields_of_a_server() -> None:
     found = read(
         CLUSTER
-        + "  uid: 9f2c\n  resourceVersion: '7'\n  labels: {team: a}\n"
+        + "  resourceVersion: '7'\n  labels: {team: a}\n"
         + "spec: {dryRun: true}\nstatus: {}\n"
     )
     assert (found.problems, found.warnings) == ((), ())
@@ -36,6 +36,13 @@ def test_a_manifest_is_stored_as_written_without_fields_of_a_server() -> None:
     assert written.title == "cluster.leeway.sh/prod"
     assert written.manifest.metadata.resource_version == "7"
     assert read_stored(written.body, "prod").written[0].manifest.metadata.name == "prod"
+
+
+def test_the_version_of_an_object_that_kubectl_printed_is_dropped() -> None:
+    """It is of the API server: `kubectl get nodepools -o yaml` applies without a conflict."""
+    (written,) = read(CLUSTER + "  uid: 9f2c\n  resourceVersion: '7'\n").written
+    assert written.manifest.metadata.resource_version is None
+    assert "resourceVersion" not in written.body
 
 
 @pytest.mark.parametrize(

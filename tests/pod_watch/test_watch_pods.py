@@ -191,7 +191,7 @@ def test_an_expired_version_begins_the_watch_again_without_a_second_wake(
         blue.error = None
         until(lambda: world.reported("blue") == 2)
     whys = [why for name, why in world.wakes.wakes if name == "blue" and why != MINUTE]
-    assert whys == ["The scheduler found no node for 1 new pods."] * 2
+    assert whys == ["The scheduler found no node for 1 new pod."] * 2
     assert world.told.problems == []
 
 

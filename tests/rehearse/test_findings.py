@@ -150,6 +150,16 @@ def test_the_nodes_of_another_controller_are_named() -> None:
     assert "managed node group blue" in one.message
 
 
+def test_a_node_that_leeway_launched_is_not_karpenters() -> None:
+    labels = {"karpenter.sh/nodepool": "web"}
+    of_karpenter, of_leeway = (
+        node("a", **labels),
+        node("a", **labels, **{"leeway.sh/launched": "true"}),
+    )
+    assert "OwnerDrainsNode" in found(of_karpenter, node("b"), pod("web-1", "a"))
+    assert "OwnerDrainsNode" not in found(of_leeway, node("b"), pod("web-1", "a"))
+
+
 def test_the_tool_that_writes_an_object_is_named() -> None:
     owner = workload("Deployment", "web", 1)
     owner["metadata"]["annotations"] = {"meta.helm.sh/release-name": "web"}

@@ -31,7 +31,7 @@ from leeway.provisioning.kept_objects import KINDS, KeptObjects
 from leeway.reasons import counted
 from leeway.retirement.disruption_budget import read_ledger
 from leeway.retirement.record import RETIREMENT
-from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE
+from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, LAUNCHED, NODEPOOL, ZONE
 from leeway.selection.offers.survey import Survey, compressed, opened
 from leeway.selection.solver.problem import Proceed
 from leeway.table import OPEN
@@ -147,7 +147,7 @@ def facts_by_labels(instance: str, node: "ExistingNode", pools: Collection[str])
 
 def _owner(labels: Mapping[str, str], pools: Collection[str]) -> Owner:
     pool = labels.get(NODEPOOL, "")
-    if pool and pool in pools:
+    if pool and (pool in pools or LAUNCHED in labels):
         return Owner(OwnerKind.LEEWAY, pool)
     if group := labels.get(_NODE_GROUP):
         return Owner(OwnerKind.MANAGED_NODE_GROUP, group)

@@ -25,7 +25,14 @@ from leeway.ports.kubernetes_objects import RETIRING, Controller, Pod
 from leeway.printable import printable
 from leeway.provisioning.kept_objects import KINDS, KeptObjects
 from leeway.retirement.pods import DAEMONSET
-from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE, normalised
+from leeway.selection.labels import (
+    CAPACITY_TYPE,
+    INSTANCE_TYPE,
+    LAUNCHED,
+    NODEPOOL,
+    ZONE,
+    normalised,
+)
 from leeway.selection.pods import Taint, Toleration
 from leeway.selection.reading.objects import (
     Document,
@@ -421,7 +428,7 @@ def _node(document: Document, own_pools: frozenset[str]) -> NodeFacts:
         instance=provider.rsplit("/", 1)[-1] if provider.startswith("aws://") else "",
         groups=tuple(dict.fromkeys(labels[key] for key in _NODE_GROUPS if labels.get(key))),
         pool=pool if pool in own_pools else "",
-        retires_itself=_retires_itself(labels, pool in own_pools),
+        retires_itself=_retires_itself(labels, pool in own_pools or LAUNCHED in labels),
     )
 
 

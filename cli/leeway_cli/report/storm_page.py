@@ -101,7 +101,7 @@ def storm_page(report: StormReport, run: Run) -> Page:
         lede=f"EC2 interrupted {count.nodes} of the {run.options['nodes']} Spot instances of "
         f"cluster {plan.cluster}, which ran {counted(run.pods, 'pod')}. Of the two minutes "
         f"that EC2 gives, {left:.0f} s were left: each warning arrived {plan.late:.0f} s after the "
-        "time written in it, so that the demo fits into a minute.",
+        "time written in it, so that the demo is short.",
         about=f"{counted(int(run.options['nodes']), 'node')}, {counted(run.pods, 'pod')}, "
         f"{count.pods} of them to move. Each warning arrived {plan.late:.0f} s late on purpose:\n"
         f"{left:.0f} s were left until EC2 reclaims the instances. "

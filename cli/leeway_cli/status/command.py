@@ -44,6 +44,8 @@ def status(
     names = (cluster,) if cluster else found.clusters
     if names is None:
         raise BadInputError(f"--cluster: expected a name, because {CLUSTERS} is not set.")
+    if cluster:
+        found.warn_if_unmanaged(cluster)
     if watch:
         from leeway_cli.terminal import show_changes
 

@@ -201,7 +201,8 @@ def _provisioning_lines(one: ProvisioningStatus, now: datetime) -> Iterator[Text
         count, ago = one.launched_count, age(now - one.launched_at)
         parts.append(f"launched {counted(count, 'instance')} {ago} ago: {_launched_kinds(one)}")
     waiting = sum(group.count for group in one.without_node) + one.others
-    parts.append(f"{waiting} of {one.pods} pods without a place get no node")
+    homeless = f"{waiting} of {one.pods} pods without a place get no node"
+    parts.append(homeless if one.pods else "every pod has a place")
     yield _line("launches", "", ", ".join(parts))
     if one.failure is not None:
         yield Text(f"      {_reason(one.failure)}", style="red")

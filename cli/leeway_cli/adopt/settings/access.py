@@ -61,7 +61,7 @@ class Authentication(Kind):
     def reason(self, cluster: str, now: Self | None) -> str:
         return (
             f"Cluster {cluster} has the authentication mode CONFIG_MAP, which has no access "
-            f"entries. Run `leeway adopt {cluster}`."
+            "entries."
         )
 
     def consent(self, cluster: str, now: Self | None, current: Mapping[str, Any]) -> str | None:
@@ -120,13 +120,10 @@ class AccessEntry(Kind):
 
     def reason(self, cluster: str, now: Self | None) -> str:
         if now is None:
-            return (
-                f"Cluster {cluster} has no access entry for {self.principal}. Run `leeway adopt "
-                f"{cluster}`."
-            )
+            return f"Cluster {cluster} has no access entry for {self.principal}."
         return (
             f"The access entry of {self.principal} does not have the group "
-            f"{listed(self.groups - now.groups)}. Run `leeway adopt {cluster}`."
+            f"{listed(self.groups - now.groups)}."
         )
 
     def consent(self, cluster: str, now: Self | None, current: Mapping[str, Any]) -> str | None:

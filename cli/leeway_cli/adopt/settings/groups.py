@@ -72,11 +72,11 @@ class GroupTag(OfGroup):
         if now is None:
             return (
                 f"Group {self.group} has no tag {self.tag}, so that Leeway may not replace its "
-                f"instances. Run `leeway adopt {cluster} --group {self.group}`."
+                "instances."
             )
         return (
             f"The tag {self.tag} of group {self.group} is {now.value!r} (propagated: "
-            f"{now.propagated}). Run `leeway adopt {cluster} --group {self.group}`."
+            f"{now.propagated})."
         )
 
     def consent(self, cluster: str, now: Self | None, current: Mapping[str, Any]) -> str | None:
@@ -149,14 +149,8 @@ class GroupHook(OfGroup):
 
     def reason(self, cluster: str, now: Self | None) -> str:
         if now is None:
-            return (
-                f"Group {self.group} has no lifecycle hook {self.name}. Run `leeway adopt "
-                f"{cluster} --group {self.group}`."
-            )
-        return (
-            f"The lifecycle hook {self.name} of group {self.group} has {now.fields}. Run `leeway "
-            f"adopt {cluster} --group {self.group}`."
-        )
+            return f"Group {self.group} has no lifecycle hook {self.name}."
+        return f"The lifecycle hook {self.name} of group {self.group} has {now.fields}."
 
     def consent(self, cluster: str, now: Self | None, current: Mapping[str, Any]) -> str | None:
         if now is not None:

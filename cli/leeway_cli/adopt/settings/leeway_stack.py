@@ -46,10 +46,7 @@ class ManagedCluster(Kind):
         return f"name {self.cluster} in ClusterNames of stack {self.stack}"
 
     def reason(self, cluster: str, now: Self | None) -> str:
-        return (
-            f"ClusterNames of stack {self.stack} does not have {cluster}. Run `leeway adopt "
-            f"{cluster}`."
-        )
+        return f"ClusterNames of stack {self.stack} does not have {cluster}."
 
     def call(self, cluster: str, now: Self | None) -> str:
         return self._update(f"add {cluster} to")

@@ -35,9 +35,7 @@ class ClusterManifest(Kind):
         return self if now is None else now
 
     def reason(self, cluster: str, now: Self | None) -> str:
-        return (
-            f"The table of Leeway has no manifest cluster/{cluster}. Run `leeway adopt {cluster}`."
-        )
+        return f"The table of Leeway has no manifest cluster/{cluster}."
 
     def call(self, cluster: str, now: Self | None) -> str:
         return f"dynamodb:PutItem pk=MANIFESTS#{cluster} sk=cluster.leeway.sh#/{cluster}"

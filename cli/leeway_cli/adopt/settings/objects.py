@@ -105,8 +105,8 @@ class ClusterObject(Kind):
 
     def reason(self, cluster: str, now: Self | None) -> str:
         if now is None:
-            return f"Cluster {cluster} has no {self.title}. Run `leeway adopt {cluster}`."
-        return f"{self.title} differs from this version of Leeway. Run `leeway adopt {cluster}`."
+            return f"Cluster {cluster} has no {self.title}."
+        return f"{self.title} differs from this version of Leeway."
 
     def consent(self, cluster: str, now: Self | None, current: Mapping[str, Any]) -> str | None:
         if now is None or now.ours:

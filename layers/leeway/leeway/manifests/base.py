@@ -252,6 +252,15 @@ class Metadata(Strict):
     self_link: Annotated[Any, _BY_THE_SERVER]
     uid: Annotated[Any, _BY_THE_SERVER]
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_the_version_of_an_api_server(cls, given: Any) -> Any:
+        """Drop the resourceVersion of an object that `kubectl get -o yaml` printed, which has a
+        uid: it says nothing about the manifest that Leeway stores."""
+        if isinstance(given, dict) and given.get("uid") is not None:
+            return {key: value for key, value in given.items() if key != "resourceVersion"}
+        return given
+
 
 DROPPED = frozenset(
     field.alias or name

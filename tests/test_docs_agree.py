@@ -1,0 +1,62 @@
+"""Pages that speak of one thing say the same of it, and what the code does."""
+
+import re
+from pathlib import Path
+
+import pytest
+from leeway.notices import NoticeKind
+from leeway.policy.rules import VOLUNTARY
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+NAMES = {
+    NoticeKind.REBALANCE: "rebalance recommendations",
+    NoticeKind.SCHEDULED_CHANGE: "scheduled changes",
+    NoticeKind.IMPAIRED_STATUS: "failed status checks",
+    NoticeKind.UNHEALTHY_NODE: "unhealthy nodes",
+}
+"""How pages name the notices whose retirements are voluntary."""
+RETURNS = {NoticeKind.CAPACITY_RETURN: "no node is given back"}
+
+
+def section(page: str, heading: str) -> str:
+    """A section of a page, as one line."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    found = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert found is not None, heading
+    return " ".join(found[1].split())
+
+
+@pytest.mark.parametrize("kind", sorted(VOLUNTARY))
+def test_pause_names_every_voluntary_retirement(kind: NoticeKind) -> None:
+    assert (NAMES | RETURNS)[kind] in section("configuration.md", "Pausing")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_page_says_that_only_detached_instances_are_terminated(page: Path) -> None:
+    text = " ".join(page.read_text(encoding="utf-8").split())
+    said = re.findall(r"only if its own record (?:says|shows) that Leeway detached[^.;(|]*", text)
+    assert [one for one in said if "or launched" not in one] == []
+
+
+@pytest.mark.parametrize("page", ["security.md", "guarantees.md", "coming-from.md"])
+def test_pages_about_do_not_disrupt_name_nodes_that_are_given_back(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    rows = [row for row in text.splitlines() if "`karpenter.sh/do-not-disrupt`" in row]
+    assert any("giving-back.md#what-keeps-a-node" in row for row in rows)
+
+
+def test_the_catalog_is_for_the_function_that_launches() -> None:
+    (row,) = re.findall(
+        r"^\| `refresh_catalog` \|.*$",
+        (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+    assert "provision_nodes" in row
+
+
+def test_pages_that_use_make_say_that_they_need_it() -> None:
+    for name in ("README.md", "docs/demo.md"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        needed = re.search(r"^(?:\$ )?make [a-z]+", text, re.MULTILINE)
+        assert not needed or "GNU make" in text, name
