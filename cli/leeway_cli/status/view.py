@@ -341,6 +341,10 @@ def _cluster(status: ClusterStatus) -> dict[str, Any]:
             if one.paused is not None
         ],
         "pools": [_pool(one) for one in status.pools],
+        "latePools": [
+            picked(one, "pool", "instances", "count", "since", "reason")
+            for one in (status.provisioning.late if status.provisioning else ())
+        ],
         "retirements": [_retirement(one) for one in status.retirements],
         "admissions": [
             picked(one, "instance", "phase", "deadline", "reason") for one in status.admissions
