@@ -155,6 +155,7 @@ def used(
     state = ClusterState(SystemClock().now())
     assert read_records("prod", "leeway", ClusterPolicy(), state).most == 1
     read_cluster_status(Stack(TABLE, ("prod",)), "prod", recent=["i-0123456789abcdef0"])
+    assert main.run(["logs", "reconcile"]) == 1  # the log group does not exist
     monkeypatch.delenv("LEEWAY_TABLE")
     assert main.run(["get", *of_prod]) == 1  # the stack does not exist
     printed = aws.control("GET", "status")

@@ -28,6 +28,7 @@ from leeway.pool_pauses import POOL, PoolRecord
 from leeway.provisioning.cluster_state import ClusterState, NodeDetails
 from leeway.provisioning.demand import ClusterRead
 from leeway.provisioning.kept_objects import KINDS, KeptObjects
+from leeway.reasons import counted
 from leeway.retirement.disruption_budget import read_ledger
 from leeway.retirement.record import RETIREMENT
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE
@@ -107,8 +108,9 @@ def owners_by_ec2(state: "ClusterState") -> dict[str, InstanceFacts]:
         found = instances().describe_all(state.joined.keys())
     if unknown := state.joined.keys() - found.keys():
         write_stderr(
-            f"warning: {len(unknown)} nodes are of instances that EC2 does not know in this "
-            "region, or that do not name one cluster in their tags; their labels are used."
+            f"warning: {counted(len(unknown), 'node has an instance', 'nodes have instances')} "
+            "that EC2 does not know in this region, or that do not name one cluster in "
+            "their tags; their labels are used."
         )
     return {**owners_by_labels(state, ()), **found}
 

@@ -14,7 +14,7 @@ from leeway.manifests.cluster import Cluster
 from leeway.pool_pauses import MOST_FAILURES, POOL, PoolRecord
 from leeway.printable import printable
 from leeway.provisioning.report import STATUS, ProvisioningStatus, StaticPoolStatus
-from leeway.reasons import Reason
+from leeway.reasons import Reason, counted
 from leeway.retirement.progress import Stage
 from leeway.retirement.record import OVER, RETIREMENT, ReplacementIntent, Retirement
 from leeway.retirement.status import DRAIN_STATE, DrainState
@@ -162,7 +162,7 @@ def _body(status: ClusterStatus, now: datetime) -> Iterator[RenderableType]:
         text = f"admission, {admission.phase}, {left} left: {admission.reason}"
         yield _line(admission.instance, admission.facts.private_dns_name, text)
     for kept in status.headroom:
-        size = "unchanged" if kept.replicas is None else f"{kept.replicas} replicas"
+        size = "unchanged" if kept.replicas is None else counted(kept.replicas, "replica")
         if kept.pending:
             size += f", {kept.pending} of them Pending"
         yield _line(kept.subject, kept.source, f"{size}: {kept.problem or kept.reason}")
@@ -199,7 +199,7 @@ def _provisioning_lines(one: ProvisioningStatus, now: datetime) -> Iterator[Text
         parts.append("dry run")
     if one.launched_at is not None:
         count, ago = one.launched_count, age(now - one.launched_at)
-        parts.append(f"launched {count} instances {ago} ago: {_launched_kinds(one)}")
+        parts.append(f"launched {counted(count, 'instance')} {ago} ago: {_launched_kinds(one)}")
     waiting = sum(group.count for group in one.without_node) + one.others
     parts.append(f"{waiting} of {one.pods} pods without a place get no node")
     yield _line("launches", "", ", ".join(parts))
@@ -215,15 +215,16 @@ def _provisioning_lines(one: ProvisioningStatus, now: datetime) -> Iterator[Text
         yield Text(f"      {_reason(problem)}", style="yellow")
     for group in one.without_node[:MOST_PODS]:
         names = ", ".join(group.some) + (" …" if group.count > len(group.some) else "")
-        yield Text(f"      {group.count} pods get no node: {_reason(group.reason)} ({names})")
+        what = counted(group.count, "pod gets", "pods get")
+        yield Text(f"      {what} no node: {_reason(group.reason)} ({names})")
     others = one.others + sum(group.count for group in one.without_node[MOST_PODS:])
     if others:
-        yield Text(f"      {others} pods get no node for other reasons")
+        yield Text(f"      {counted(others, 'pod gets', 'pods get')} no node for other reasons")
     if one.without_event:
-        yield Text(f"      {one.without_event} of these pods have no Event yet")
+        yield Text(f"      pods without an Event until now: {one.without_event}")
     if one.returned and one.returned_at is not None:
         count, ago = len(one.returned), age(now - one.returned_at)
-        yield _line("gives back", "", f"{count} decisions {ago} ago")
+        yield _line("gives back", "", f"{counted(count, 'decision')} {ago} ago")
         for reason in one.returned:
             yield Text(f"      {printable(reason.message)}")
 

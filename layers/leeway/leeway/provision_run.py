@@ -100,12 +100,12 @@ class GroupInstances(Protocol):
 
 PROVISIONED = ReasonCode(
     "Provisioned",
-    "Leeway launched {launched} instances for {pods} pods without a place in cluster {cluster}: "
-    "{without} pods get no node.",
+    "Leeway launched {launched:instance} for {pods:pod} without a place in cluster {cluster}: "
+    "{without:pod gets|pods get} no node.",
 )
 PROVISIONING_REHEARSED = ReasonCode(
     "ProvisioningRehearsed",
-    "Leeway launches nothing for {pods} pods without a place in cluster {cluster}: the Cluster "
+    "Leeway launches nothing for {pods:pod} without a place in cluster {cluster}: the Cluster "
     "manifest has spec.dryRun.",
 )
 CLUSTER_WITHOUT_POOLS = ReasonCode(
@@ -154,8 +154,8 @@ class Dependencies:
 
 
 @dataclass(frozen=True, slots=True)
-class StaticPools:
-    """The static pools of a cluster, and with them the instances that take no pods (`closed`).
+class StaticCapacity:
+    """The nodes of the static pools of a cluster, and the instances that take no pods (`closed`).
 
     - `settled`: no pool lacks nodes. `counts`: how many nodes each has.
     - `retiring`: by pool, the instances whose place may have to be filled, first those that wait
@@ -228,7 +228,7 @@ class NodeProvisioning:
         read = self._read(cluster, manifests, pools, requests, catalog, upcoming)
         outcome, failures, told = LaunchOutcome((), (), (), ()), unanswered, EventsWritten()
         late: tuple[LatePool, ...] = ()
-        static = StaticPools()
+        static = StaticCapacity()
         if has_pools:
             static = self._static_pools(read, pools)
             outcome = self._launch(read, static, policy, until)
@@ -324,7 +324,7 @@ class NodeProvisioning:
         return starting_in_groups(state.nodes, state.joined, launched, members)
 
     def _launch(
-        self, read: ClusterRead, static: StaticPools, policy: ClusterPolicy, until: datetime
+        self, read: ClusterRead, static: StaticCapacity, policy: ClusterPolicy, until: datetime
     ) -> LaunchOutcome:
         """Launch nodes, or only plan with spec.dryRun. Without pods, without launches to complete
         and without a static pool that lacks nodes, nothing is read from EC2."""
@@ -371,13 +371,13 @@ class NodeProvisioning:
             outcome = self._deps.launch_nodes.launch(order)
         return with_stopped(outcome, stopped, vain)
 
-    def _static_pools(self, read: ClusterRead, pools: Sequence[Pool]) -> StaticPools:
+    def _static_pools(self, read: ClusterRead, pools: Sequence[Pool]) -> StaticCapacity:
         """Look at the static pools. Only one that lacks nodes costs a read of the index: an
         instance that runs and has lost its Node is not launched again while it may be the API
         server that has lost it (see `reconcile`)."""
         pools = [one for one in pools if one.replicas is not None]
         if not pools:
-            return StaticPools()
+            return StaticCapacity()
         state, now, closed = read.state, self._deps.clock.now(), self._closed(read)
         coming = nodes_on_the_way(read.intents, state.joined, pools, read.catalog, now)
         nodes = [*read.demand.nodes, *coming]
@@ -399,7 +399,7 @@ class NodeProvisioning:
             closed |= self._without_node(read.cluster)
             leaving |= closed
         short = shortages(pools, [*nodes, *unseen], leaving)
-        return StaticPools(
+        return StaticCapacity(
             closed,
             # An instance on its way may have ended: only EC2 says so.
             settled=not short and not any(one.pool in retiring for one in coming),

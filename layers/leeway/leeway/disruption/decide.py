@@ -18,7 +18,6 @@ from leeway.disruption.protection import (
 from leeway.disruption.rules import Cause
 from leeway.disruption.snapshot import NodeReturn, OwnNode, ReturnDecision, Snapshot
 from leeway.disruption.static_pools import StaticPools
-from leeway.durations import render_duration
 from leeway.reasons import Reason
 from leeway.selection.labels import SPOT
 from leeway.selection.resources import printed
@@ -94,7 +93,9 @@ class _Run:
                 count=self._static.surplus_of[one.pool],
                 replicas=self._snapshot.rules[one.pool].replicas,
             )
-            self._take(one, Cause.SCALED_DOWN, reason, one.price or 0.0, replaced=bool(one.pods))
+            saving, replaced = one.price or 0.0, bool(one.pods)
+            if self._take(one, Cause.SCALED_DOWN, reason, saving, replaced=replaced):
+                self._static.gone[one.pool] += 1
 
     def replace_outdated(self) -> None:
         """Replace nodes that have expired or drifted, or whose pool was deleted: the empty ones
@@ -107,11 +108,8 @@ class _Run:
                 reason = reasons.POOL_DELETED(node=one.name, pool=one.pool, at=rules.deleted_at)
                 self._take(one, Cause.POOL_DELETED, reason, replaced=bool(one.pods))
             elif rules.expires is not None and rules.expired(one.created_at, self._snapshot.now):
-                reason = reasons.NODE_EXPIRED(
-                    node=one.name, pool=one.pool, expires=render_duration(rules.expires)
-                )
-                in_place = self._static.why_not_replaced(one) is None
-                self._replace(one, Cause.EXPIRED, reason, in_place)
+                reason = reasons.NODE_EXPIRED(node=one.name, pool=one.pool, expires=rules.expires)
+                self._replace(one, Cause.EXPIRED, reason, self._static.takes_its_place(one))
             elif one.drift and (why := self._static.why_not_replaced(one)):
                 self.kept[one.name] = why
             elif one.drift:
@@ -127,6 +125,8 @@ class _Run:
             return
         if in_place:
             self._static.begun[one.pool] += 1
+        else:
+            self._static.gone[one.pool] += 1
         self._take(one, cause, reason, replaced=bool(one.pods), in_place=in_place)
 
     def _why_no_destination(self, one: OwnNode, cause: Cause, in_place: bool) -> Reason | None:
@@ -202,7 +202,7 @@ class _Run:
                 if not plan.unschedulable and after.missing(pool) < shares.missing(pool):
                     drift = (
                         "It is Spot, and the on-demand share of the pool misses "
-                        f"{printed('cpu', shares.missing(pool))} vCPUs."
+                        f"vCPUs: {printed('cpu', shares.missing(pool))}."
                     )
                     reason = reasons.NODE_DRIFTED(node=one.name, pool=pool, drift=drift)
                     self._take(one, Cause.DRIFTED, reason, replaced=True)

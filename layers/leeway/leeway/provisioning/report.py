@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from leeway.launch.intent import LaunchedNode, PodWithoutNode
 from leeway.launch.late_nodes import LatePool
 from leeway.launch.prices import SpendingLimit
-from leeway.reasons import Reason
+from leeway.reasons import Reason, counted
 from leeway.table import Record
 from leeway.telemetry import Telemetry
 
@@ -272,7 +272,8 @@ class ProvisioningTelemetry(Telemetry):
         for reason in report.unreadable[:MOST_UNREADABLE]:
             self.logger.warning(reason.message, extra={**cluster, "code": reason.code})
         if len(report.unreadable) > MOST_UNREADABLE:
-            text = f"Leeway can't read {len(report.unreadable) - MOST_UNREADABLE} further objects."
+            further = counted(len(report.unreadable) - MOST_UNREADABLE, "further object")
+            text = f"Leeway can't read {further}."
             self.logger.warning(text, extra={**cluster, "most_shown": MOST_UNREADABLE})
         for reason in report.failures:
             self.logger.error(reason.message, extra={**cluster, "code": reason.code})
@@ -285,7 +286,8 @@ class ProvisioningTelemetry(Telemetry):
             facts = {"code": group.reason.code, "count": group.count, "pods": list(group.some)}
             self.logger.warning(group.reason.message, extra={**cluster, **facts})
         if others:
-            text = f"{others} further pods get no node, for other reasons."
+            pods = counted(others, "further pod gets", "further pods get")
+            text = f"{pods} no node, for other reasons."
             self.logger.warning(text, extra={**cluster, "most_shown": MOST_NAMES})
         self.count("LaunchProblems", int(report.capped))
         self.count("ClusterProblems", len(report.failures))

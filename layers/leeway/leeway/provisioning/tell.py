@@ -23,7 +23,7 @@ from leeway.launch.intent import LaunchOutcome, PodWithoutNode
 from leeway.parallel import in_parallel
 from leeway.provisioning.cluster_state import ObservedPod
 from leeway.provisioning.demand import ClusterRead
-from leeway.reasons import Reason, ReasonCode, clause
+from leeway.reasons import Reason, ReasonCode, clause, counted
 from leeway.selection.pods import Pod
 from leeway.table import Record, Table
 
@@ -278,12 +278,12 @@ def write_events(
         written = [one.key for one, error in zip(begun, errors, strict=True) if error is None]
         table.put(TOLD, remembered(told, written, now), cluster=cluster)
     except API_ERRORS as error:
-        what = f"{len(pods)} Events about pods"
+        what = counted(len(pods), "Event about a pod", "Events about pods")
         failure = NOT_WRITTEN(what=what, cluster=cluster, error=clause(error))
         return EventsWritten(failures=(failure,))
     failed = [error for error in errors if error]
     if not failed:
         return EventsWritten(waiting)
-    what = f"{len(failed)} Events about pods"
+    what = counted(len(failed), "Event about a pod", "Events about pods")
     failure = NOT_WRITTEN(what=what, cluster=cluster, error=clause(failed[0]))
     return EventsWritten(waiting, (failure,))

@@ -27,7 +27,7 @@ from leeway.ports.kubernetes_objects import (
     Node,
     Pod,
 )
-from leeway.reasons import Reason, clause
+from leeway.reasons import Reason, clause, counted
 from leeway.retirement.context import Attempt
 from leeway.retirement.decide_replacement import why_group_replaces
 from leeway.retirement.disruption_budget import (
@@ -447,7 +447,7 @@ def why_kept(node: Node, pods: Sequence[Pod], terms: ReturnTerms, now: datetime)
     """Decide by the pods that keep the node from being empty; terminating pods are among them."""
     if terms.pods is not None and len(pods) > terms.pods:
         return NODE_KEPT(
-            f"Node {node.name} has {len(pods)} pods now, and {terms.pods} "
+            f"Node {node.name} has {counted(len(pods), 'pod')} now, and {terms.pods} "
             f"when Leeway decided to give it back ({terms.cause})."
         )
     is_protected = node.annotations.get(DO_NOT_DISRUPT) == "true"

@@ -10,7 +10,7 @@ from leeway.instances.groups import GroupFacts, in_service
 from leeway.instances.owners import OwnerKind
 from leeway.policy.rules import SUCCESSOR_TIMEOUT, VOLUNTARY, Replacement
 from leeway.ports.aws import CloudRefused, CloudUnavailable
-from leeway.reasons import Reason, clause
+from leeway.reasons import Reason, clause, counted
 from leeway.retirement.context import Attempt, with_intent
 from leeway.retirement.cordon import marks_of
 from leeway.retirement.decide_replacement import (
@@ -378,13 +378,13 @@ def _without_successor(result: ReplacementResult, record: Retirement) -> Replace
     minutes = SUCCESSOR_TIMEOUT.total_seconds() / 60
     if record.returns is not None and record.returns.optional:
         reason = NODE_KEPT(
-            f"No replacement for all of its pods is Ready after {minutes:.0f} minutes."
+            f"No replacement for all of its pods is Ready after {counted(minutes, 'minute')}."
         )
         return replace(result, called_off=reason, pause=0)
     if not result.settled:
         return replace(result, pause=0)
     reason = result.reason.and_then(
-        f"No successor was Ready within {minutes:g} minutes; the drain begins without it."
+        f"No successor was Ready within {counted(minutes, 'minute')}; the drain begins without it."
     )
     return replace(result, reason=reason, pause=0)
 
