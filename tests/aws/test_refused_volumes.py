@@ -40,17 +40,19 @@ BAD = [
     ),
 ]
 OF_EC2 = {
-    "volumeSize": ("VolumeSize", lambda text: int(text.removesuffix("Gi"))),
-    "snapshotID": ("SnapshotId", str),
-    "volumeType": ("VolumeType", str),
-    "iops": ("Iops", int),
-    "throughput": ("Throughput", int),
+    "volumeSize": "VolumeSize",
+    "snapshotID": "SnapshotId",
+    "volumeType": "VolumeType",
+    "iops": "Iops",
+    "throughput": "Throughput",
 }
 
 
 def refusal(aws: Sandbox, device: str, ebs: dict[str, Any]) -> tuple[str, str]:
     """The error of a fleet whose template has such a volume."""
-    data = {name: read(ebs[key]) for key, (name, read) in OF_EC2.items() if key in ebs}
+    data = {OF_EC2[key]: value for key, value in ebs.items()}
+    if "VolumeSize" in data:
+        data["VolumeSize"] = int(data["VolumeSize"].removesuffix("Gi"))
     made = template(aws, BlockDeviceMappings=[{"DeviceName": device, "Ebs": data}])
     wanted = request(made, overrides(aws, "m5.large", zones=("us-east-1a",)))
     answer = aws.client("ec2").create_fleet(**wanted)
