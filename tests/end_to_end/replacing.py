@@ -105,8 +105,8 @@ class Replacing(Environment):
         until(lambda: all(len(self.pods(n, "Pending")) == c for n, c in wanted.items()))
         self.wake(f"pods of {', '.join(wanted)} are pending")
         until(lambda: all(len(self.running(name)) == n for name, n in wanted.items()), 90)
-        # An admission has an outcome, too: the tests wait for that of the retirement.
-        self.until(0, lambda seen: all(map(seen.outcomes, launched(seen, *POOLS))))
+        # The tests wait for the outcome of the retirement: those of the admissions come first.
+        self.until(0, lambda seen: all(map(seen.admissions, launched(seen, *POOLS))))
 
     def pods(self, team: str, phase: str) -> dict[str, str]:
         """Return the nodes of the pods of a team in a phase, by the name of the pod."""
