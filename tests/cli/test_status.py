@@ -11,6 +11,7 @@ from leeway.capacity_requests import CAPACITY_REQUEST, CapacityAnswer
 from leeway.execution.attempt import Phase
 from leeway.headroom.reasons import FIXED_SIZE, WINDOW_OPEN
 from leeway.headroom.status import STATUS, HeadroomStatus
+from leeway.launch.late_nodes import LatePool
 from leeway.launch.prices import SpendingLimit
 from leeway.manifests.configuration import StoredManifests
 from leeway.notices import NoticeKind
@@ -27,6 +28,7 @@ from leeway.retirement.progress import RemovalMethod, Stage
 from leeway.retirement.reasons import (
     BUDGET_BLOCKS,
     CAPACITY_REQUESTED,
+    NODE_NOT_CORDONED,
     POD_EVICTED,
     SUCCESSOR_FOUND,
 )
@@ -130,6 +132,43 @@ def test_a_paused_pool_is_shown_until_it_is_resumed(
     assert capsys.readouterr().out == "pool web of cluster prod resumed\n"
     assert "pool web" not in run("--cluster", "prod")[1]
     assert main.run(["resume", "prod", "--pool", "web", "-o", "json"]) == 1
+
+
+def test_the_failures_of_a_pool_are_counted_and_its_late_instances_named(
+    run: Run, aws: Sandbox
+) -> None:
+    now = datetime.now(UTC)
+    failures = tuple(FailedInstance(instance=f"i-{n}", launched_at=now) for n in range(2))
+    table_in(aws).put(POOL, PoolRecord(cluster="failing", pool="web", failures=failures))
+    late = LatePool(pool="web", instances=("i-7",), count=1, since=now - timedelta(minutes=6))
+    status = ProvisioningStatus(cluster="failing", run_at=now, late=(late,))
+    table_in(aws).put(PROVISIONING_STATUS, status)
+    shown = " ".join(run("--cluster", "failing")[1].split())
+    assert "pool web 2 of 3 never joined (i-0, i-1); at 3 it is paused" in shown
+    assert "pool web NodesJoinLate: No Node has joined the cluster for i-7 of pool web" in shown
+    (cluster,) = json.loads(run("--cluster", "failing", "-o", "json")[1])["clusters"]
+    (pool,) = cluster["pools"]
+    assert (pool["neverJoined"], pool["mostInARow"]) == (["i-0", "i-1"], 3)
+    assert cluster["pausedPools"] == []
+    (late_pool,) = cluster["latePools"]
+    assert late_pool["reason"]["code"] == "NodesJoinLate"
+
+
+def test_the_row_of_a_retirement_says_that_the_api_server_does_not_answer(
+    run: Run, aws: Sandbox
+) -> None:
+    record = retire(aws)
+    problem = NODE_NOT_CORDONED(
+        "Leeway cannot cordon the node: ClusterUnavailable: connection refused."
+    )
+    at = datetime.now(UTC) - timedelta(seconds=8)
+    state = DrainState(record.cluster, record.instance, record.attempt, "", at, problem, ())
+    table_in(aws).put(DRAIN_STATE, state)
+    shown = " ".join(run("--cluster", "prod")[1].split())
+    assert f"{record.instance} {record.facts.private_dns_name} " in shown
+    assert "ClusterUnavailable: connection refused. (" in shown
+    (cluster,) = json.loads(run("--cluster", "prod", "-o", "json")[1])["clusters"]
+    assert cluster["retirements"][0]["problem"]["code"] == "NodeNotCordoned"
 
 
 def test_capacity_that_is_given_back_is_shown_with_its_cause_and_saving(

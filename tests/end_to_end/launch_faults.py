@@ -172,11 +172,19 @@ class PoolCase:
         assert isinstance(found, dict)
         return found
 
+    def console(self) -> str:
+        """What `leeway explain instance` prints of the console of an instance."""
+        instance, printed = min(self.instances()), StringIO()
+        with redirect_stdout(printed):
+            assert main.run(["explain", "instance", instance, "--console"]) == 0
+        return printed.getvalue()
+
     def shown(self) -> set[str]:
         """The codes of problems and of pods without a node in `leeway status`."""
         status = self.status()
         provisioning = status["provisioning"]
-        reasons = [*provisioning["problems"], *(one["reason"] for one in status["pausedPools"])]
+        pools = (*status["pausedPools"], *status["latePools"])
+        reasons = [*provisioning["problems"], *(one["reason"] for one in pools)]
         reasons += [one["reason"] for one in provisioning["withoutNode"]]
         return {one["code"] for one in reasons}
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from leeway.launch.intent import JOIN_WITHIN, REPEAT_WITHIN
+from leeway.launch.late_nodes import LATE_AFTER
 from leeway.launch.launch_nodes import MOST_ROUNDS
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
@@ -229,11 +230,16 @@ def test_nodes_that_never_join_are_terminated_and_pause_their_pool(
     broken.need(3)
     assert broken.runs() == [1, 0, 0]
     broken.check_launched(3)
+    broken.let_time_pass(LATE_AFTER)
+    assert broken.runs(1) == [0]
+    broken.check_told("NodesJoinLate", pods=3)
+    assert "nodeadm" in broken.console(), "the console says why"
     broken.end_admissions()
     until(lambda: not broken.instances("pending", "running"))
     until(lambda: broken.status()["pausedPools"])
     broken.let_time_pass(JOIN_WITHIN)
     assert broken.runs() == [0, 0, 0]
     broken.check_told("NodesNeverJoined", pods=3)
-    assert all("leeway resume" in str(one.message) for one in broken.events())
+    paused = [one for one in broken.events() if one.reason == "NodesNeverJoined"]
+    assert all("leeway resume" in str(one.message) for one in paused)
     broken.check_launched(3)

@@ -550,3 +550,33 @@ def test_the_resources_of_a_pool_are_read_side_by_side(catalog: Catalog) -> None
     sources = replace(world.deps.sources, **ports)
     outcome = LaunchNodes(replace(world.deps, sources=sources)).launch(order(catalog))
     assert len(outcome.launched) == 3
+
+
+def test_refused_offerings_come_before_what_is_left(world: World, catalog: Catalog) -> None:
+    world.fleets.shortages = [Shortage()]
+    outcome = world.launch_nodes.launch(order(catalog))
+    assert {one.cause.code for one in outcome.without_node} == {"OfferingsRefused"}
+    for one in outcome.without_node:
+        assert "of node pool web that fit the pod" in one.cause.message
+        assert "None of" not in one.cause.message
+    again = world.launch_nodes.preview(order(catalog)).outcome
+    assert {one.cause.code for one in again.without_node} == {"OfferingsRefused"}, "by the marks"
+
+
+def test_a_run_without_time_says_first_what_ec2_has_refused(
+    world: World, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = world.fleets.create
+
+    def slow(*given: Any) -> Any:
+        world.time += timedelta(seconds=10)
+        return create(*given)
+
+    monkeypatch.setattr(world.fleets, "create", slow)
+    world.fleets.shortages = [Shortage(capacity_type="spot")]
+    hurried = order(catalog, until=NOW + timedelta(seconds=5))
+    outcome = world.launch_nodes.launch(hurried)
+    assert {one.cause.code for one in outcome.without_node} == {"CapacityUnavailable"}
+    for one in outcome.without_node:
+        refused, late = "EC2 has no spot capacity", "the run has no time left"
+        assert 0 < one.reason.message.index(refused) < one.reason.message.index(late)

@@ -157,9 +157,16 @@ def _body(status: ClusterStatus, now: datetime) -> Iterator[RenderableType]:
     yield from _pool_lines(status, now)
     for retirement in status.retirements:
         yield from _retirement_lines(retirement, now)
+    late = {
+        instance
+        for pool in (status.provisioning.late if status.provisioning else ())
+        for instance in pool.instances
+    }
     for admission in status.admissions:
         left = age(admission.deadline - now)
         text = f"admission, {admission.phase}, {left} left: {admission.reason}"
+        if admission.instance in late:
+            text += " It is late, see its pool."
         yield _line(admission.instance, admission.facts.private_dns_name, text)
     for kept in status.headroom:
         size = "unchanged" if kept.replicas is None else counted(kept.replicas, "replica")
@@ -343,6 +350,10 @@ def _cluster(status: ClusterStatus) -> dict[str, Any]:
             if one.paused is not None
         ],
         "pools": [_pool(one) for one in status.pools],
+        "latePools": [
+            picked(one, "pool", "instances", "count", "since", "reason")
+            for one in (status.provisioning.late if status.provisioning else ())
+        ],
         "retirements": [_retirement(one) for one in status.retirements],
         "admissions": [
             picked(one, "instance", "phase", "deadline", "reason") for one in status.admissions

@@ -84,11 +84,7 @@ def pods_of_late_nodes(
     its pool."""
     reasons = {instance: one.reason for one in pools for instance in one.instances}
     return tuple(
-        PodWithoutNode(
-            pod,
-            Reason(cause.code, f"Pod {pod} waits for {placement.node}. {cause.message}"),
-            cause=cause,
-        )
+        PodWithoutNode(pod, cause, cause=cause)
         for placement in outcome.placed
         if (cause := reasons.get(placement.node)) is not None
         for pod in placement.pods
