@@ -1,0 +1,95 @@
+"""One sandbox for all drills. Schedules run when a drill says so: a run is a minute."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from leeway_sandbox.sandbox import Sandbox
+from leeway_sandbox.scenario import Group, Scenario
+
+from tests.cli.conftest import drop_clients
+from tests.drills.night import Night, shell_of
+from tests.drills.shell import Shell
+from tests.end_to_end.conftest import daemonset, deployment
+from tests.end_to_end.environment import Environment
+from tests.end_to_end.provisioning import CLUSTER, PARAMETERS, prepare, store
+from tests.end_to_end.rights import check_calls_are_granted
+from tests.launch.pools import document, node_class, pool
+
+WORLD = Scenario(
+    cluster=CLUSTER,
+    groups=(Group("hooked", 3, terminate_hook=True), Group("plain", 3)),
+    workloads=(deployment("web", 12, 1), daemonset("cni")),
+)
+
+
+def manifests() -> list[dict[str, Any]]:
+    """What users have stored, with its mistakes. Functions read it again after 45 seconds, so it is
+    there before their first run."""
+    cron = {"timezone": "UTC", "start": "*/2 * * * *", "end": "* * * * *", "desiredReplicas": "3"}
+    nobody = {
+        "apiVersion": "keda.sh/v1alpha1",
+        "kind": "ScaledObject",
+        "metadata": {"name": "nobody", "namespace": "default"},
+        "spec": {
+            "scaleTargetRef": {"kind": "StatefulSet", "name": "nobody"},
+            "triggers": [{"type": "cron", "metadata": cron}],
+            "advanced": {"restoreToOriginalReplicaCount": True},
+        },
+    }
+    broken = {
+        "apiVersion": "leeway.sh/v1",
+        "kind": "Headroom",
+        "metadata": {"name": "broken"},
+        "spec": {"buffers": "many"},
+    }
+    family = {"key": "karpenter.k8s.aws/instance-family", "operator": "In", "values": ["m5"]}
+    overlays = [
+        document("NodeOverlay", name, {"weight": 5, "requirements": [family], "price": price})
+        for name, price in (("overlaid-a", "1.0"), ("overlaid-b", "2.0"))
+    ]
+    healthy = pool("healthy", capacity=["on-demand"], only={"cpu": ["2"]})
+    # Pods of the groups do not run on nodes of the pool.
+    taint = {"key": "example.com/drill", "effect": "NoSchedule"}
+    healthy["spec"]["template"]["spec"]["taints"] = [taint]
+    cluster = document("Cluster", CLUSTER, {"launches": {"atMost": 0}})
+    return [nobody, broken, *overlays, healthy, node_class(), cluster]
+
+
+@pytest.fixture(scope="session")
+def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
+    """The sandbox. At the end, every call of a function must be granted to its role."""
+    options = {
+        "kubernetes": ["--node-join", "1"],
+        "aws": ["--schedule-speed", "0"],
+        "lambda": ["--retry-delay", "0.1"],
+    }
+    state = tmp_path_factory.mktemp("drills")
+    with Sandbox.start(WORLD, state_dir=state, parameters=PARAMETERS, options=options) as sandbox:
+        prepare(sandbox)
+        store(sandbox, *manifests())
+        yield Environment(sandbox)
+        check_calls_are_granted(sandbox)
+
+
+@pytest.fixture(scope="session")
+def shell(env: Environment) -> Iterator[Shell]:
+    """The shell of the person on call. `leeway` runs in this process: its environment is that of
+    the shell."""
+    found = shell_of(env.sandbox)
+    before = dict(os.environ)
+    os.environ.update(found.environment)
+    drop_clients()
+    yield found
+    os.environ.clear()
+    os.environ.update(before)
+    drop_clients()
+
+
+@pytest.fixture
+def night(env: Environment, shell: Shell, request: pytest.FixtureRequest) -> Iterator[Night]:
+    """The drill of the section that the test names. Its faults end with it."""
+    yield Night(env, shell, *request.function.drill)
+    for part in ("kubernetes", "aws", "lambda"):
+        env.sandbox.faults(part, [])
