@@ -43,6 +43,7 @@ COMMANDS = {
     "types": "leeway_cli.selection.types:types",
     "select": "leeway_cli.selection.select:select",
     "userdata": "leeway_cli.userdata:userdata",
+    "convert": "leeway_cli.convert.command:convert",
     "launch": "leeway_cli.launch.command:launch",
     "terminate": "leeway_cli.terminate.command:app",
     "sandbox": "leeway_cli.sandbox.command:app",

@@ -13,6 +13,7 @@ from leeway_cli.output import write_stderr
 
 if TYPE_CHECKING:
     from leeway.manifests.configuration import StoredManifests
+    from leeway.selection.offers.catalog import Catalog
 
 TABLE = "LEEWAY_TABLE"
 CLUSTERS = "LEEWAY_CLUSTERS"
@@ -74,9 +75,13 @@ class Stack:
     def warn_if_unmanaged(self, cluster: str) -> None:
         """Warn if the deployment does not manage the cluster: its manifests have no effect."""
         if self.clusters is not None and cluster not in self.clusters:
+            from leeway.manifests.base import near_miss
+
             known = ", ".join(self.clusters) or "none"
             write_stderr(
                 f"warning: Leeway does not manage cluster {cluster} (ClusterNames: {known})"
+                f", so manifests have no effect there before `leeway adopt {cluster}`"
+                f"{near_miss(cluster, self.clusters)}"
             )
 
     def manifests(self) -> "StoredManifests":
@@ -85,6 +90,20 @@ class Stack:
         from leeway.wiring.clients import table
 
         return StoredManifests(table(name=self.table))
+
+    def catalog(self) -> "Catalog | None":
+        """Return the table's catalog of the region; None if it has none.
+
+        Raises:
+            CannotBeDoneError: AWS does not answer or refuses.
+        """
+        from leeway.catalog.stored import StoredCatalog
+        from leeway.clock import SystemClock
+        from leeway.wiring.clients import session, table
+
+        with aws_errors(self.where):
+            region = session().region_name
+            return StoredCatalog(table(name=self.table), region, SystemClock()).read()
 
 
 def find_stack(name: str) -> Stack:

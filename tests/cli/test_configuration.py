@@ -6,17 +6,23 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
+from leeway.aws.table import DynamoTable
+from leeway.catalog.stored import SURVEY
 from leeway.manifests.configuration import StoredManifests
 from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.cluster_state import ClusterState
+from leeway.selection.offers.survey import compressed
+from leeway.wiring.clients import client
 from leeway_cli import main
 from leeway_cli.explain.capacity import read_records
+from leeway_cli.selection.sources import sandbox_survey
 
 from tests.aws.stored import TABLE, table_in
 from tests.cli.conftest import drop_clients
@@ -586,4 +592,49 @@ def test_the_table_is_found_in_the_stacks_outputs_and_an_unmanaged_cluster_is_a_
     other = CLUSTER.replace("prod", "qa")
     code, _, err = run("apply", "-f", write(other), "--stack", "nodes", cluster="qa")
     assert code == 0
-    assert err == "warning: Leeway does not manage cluster qa (ClusterNames: dev, prod)\n"
+    assert err == (
+        "warning: Leeway does not manage cluster qa (ClusterNames: dev, prod), so manifests have "
+        "no effect there before `leeway adopt qa`\n"
+    )
+
+
+OVERLAY = """\
+---
+apiVersion: karpenter.sh/v1alpha1
+kind: NodeOverlay
+metadata: {{name: {name}}}
+spec: {{price: "{price}"}}
+"""
+
+MISSPELLED = """\
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata:
+  name: web
+  annotations: {leeway.sh/expirationn: forceful, leeway.io/on-demand-base: "8"}
+  labels: {leeway.sh/expiration: forceful}
+spec: {limits: {cpu: 10}}
+"""
+
+
+def test_apply_names_overlays_that_conflict_also_with_stored_ones(run: Run, write: Any) -> None:
+    DynamoTable(partial(client, "dynamodb"), TABLE).put(
+        SURVEY, compressed(sandbox_survey()), region="us-east-1"
+    )
+    first = write(MISSPELLED + OVERLAY.format(name="a", price=1))
+    assert "OverlayConflict" not in run("apply", "-f", first)[2]
+    code, _, err = run("apply", "-f", write(OVERLAY.format(name="b", price=1)), "--dry-run")
+    assert code == 0
+    assert "OverlayConflict: NodeOverlay a is not applied: NodeOverlay b" in err
+    changed = OVERLAY.format(name="b", price=1).replace("spec: {", "spec: {weight: 2, ")
+    assert "OverlayConflict" not in run("apply", "-f", write(changed))[2]
+
+
+def test_apply_warns_of_words_that_look_like_leeways_and_mean_nothing(run: Run, write: Any) -> None:
+    err = run("apply", "-f", write(MISSPELLED), "--dry-run")[2]
+    assert (
+        "knows no annotation leeway.sh/expirationn of a NodePool; did you mean "
+        "leeway.sh/expiration?" in err
+    )
+    assert "leeway.io/on-demand-base of a NodePool; did you mean leeway.sh/on-demand-base?" in err
+    assert "no label leeway.sh/expiration of a NodePool; expected leeway.sh/expiration in" in err

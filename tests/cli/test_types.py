@@ -1,11 +1,20 @@
 """`leeway types`: matching instance types as JSON and as tables, and the reasons if none match."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from leeway.aws.table import DynamoTable
+from leeway.catalog.stored import SURVEY
+from leeway.selection.offers.survey import compressed
+from leeway.wiring.clients import client
 from leeway_cli.main import run
+from leeway_cli.selection.sources import sandbox_survey
+
+from tests.aws.stored import TABLE
+from tests.sandbox.aws.started import Sandbox
 
 USERS = Path(__file__).parents[1] / "manifests" / "users"
 
@@ -25,7 +34,7 @@ def types(
     capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0
 ) -> list[dict[str, Any]]:
     assert run(["types", "--sandbox", *arguments, "-o", "json"]) == code
-    found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+    found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["types"]
     return found
 
 
@@ -60,7 +69,7 @@ def test_a_gpu_provisioner_lists_its_four_spot_types_cheapest_first(
 ) -> None:
     assert run(["types", "--sandbox", "-f", str(USERS / "provisioner-gpu.yaml"), "-o", "json"]) == 0
     out, err = capsys.readouterr()
-    found = json.loads(out)
+    found = json.loads(out)["types"]
     assert [one["name"] for one in found] == [
         "p2.xlarge",
         "p3.2xlarge",
@@ -78,7 +87,7 @@ def test_types_that_a_region_does_not_offer_are_a_warning(
     arguments = ["--region", "eu-north-1", "-f", str(USERS / "provisioner-gpu.yaml")]
     assert run(["types", "--sandbox", *arguments, "-o", "json"]) == 0
     out, err = capsys.readouterr()
-    assert json.loads(out) == []
+    assert json.loads(out)["types"] == []
     assert err.endswith(": eu-north-1 offers none of them\n")
 
 
@@ -89,7 +98,7 @@ def test_a_pool_without_a_matching_type_gets_a_reason(
     path.write_text(POOL + "        - {key: kubernetes.io/arch, operator: In, values: [nvidia]}\n")
     assert run(["types", "--sandbox", "-f", str(path), "-o", "json"]) == 0
     out, err = capsys.readouterr()
-    assert json.loads(out) == []
+    assert json.loads(out)["types"] == []
     printed = "arch In [nvidia]: no instance type has it; did you mean amd64?"
     assert f"warning: web: {printed}\n" == err
 
@@ -151,7 +160,53 @@ def test_overlays_change_the_types_of_pools_and_conflicts_are_named(
     assert run(["types", "--sandbox", "-f", str(file), "-o", "json"]) == 0
     shown = capsys.readouterr()
     assert "warning: OverlayConflict: NodeOverlay a is not applied: NodeOverlay b" in shown.err
-    found = {one["name"]: one for one in json.loads(shown.out)}
+    found = {one["name"]: one for one in json.loads(shown.out)["types"]}
     assert found["m5.large"]["allocatable"]["smarter-devices/fuse"] == "2"
     assert {one["price"] for one in found["m5.large"]["offerings"]} == {2.5}
     assert "smarter-devices/fuse" not in found["m5.xlarge"]["allocatable"]
+
+
+RESERVED = """\
+        - {key: karpenter.sh/capacity-type, operator: In, values: [reserved]}
+---
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: web}
+spec:
+  amiSelectorTerms: [{alias: al2023@latest}]
+  capacityReservationSelectorTerms: [{tags: {team: a}}]
+"""
+
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: web, annotations: {leeway.sh/do-not-disrupt: "true"}}
+spec: {containers: [{name: web, resources: {requests: {cpu: 100m}}}]}
+"""
+
+
+def test_reservations_of_a_pool_are_read_with_the_room_that_they_have(
+    aws: Sandbox, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    body = {"instance_type": "m5.large", "zone": "us-east-1a", "tags": {"team": "a"}}
+    mine = aws.control("POST", "reservations", {**body, "count": 3})["reservation"]
+    tags = {"team": "a", "leeway.sh/cluster/shop": ""}
+    aws.control("POST", "reservations", {**body, "zone": "us-east-1b", "tags": tags})
+    DynamoTable(partial(client, "dynamodb"), TABLE).put(
+        SURVEY, compressed(sandbox_survey()), region="us-east-1"
+    )
+    pool, pods = tmp_path / "pool.yaml", tmp_path / "pods.yaml"
+    pool.write_text(POOL + RESERVED)
+    pods.write_text(POD)
+    assert run(["types", "-f", str(pool), "-o", "json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["name"] == "m5.large"
+    assert [one["reservation"] for one in found["offerings"]] == [mine]
+    assert run(["types", "-f", str(pool), "-o", "wide", "--cluster", "shop"]) == 0
+    assert "3 in us-east-1a, 1 in us-east-1b" in capsys.readouterr().out
+    assert run(["select", "-f", str(pool), "--pods", str(pods)]) == 0
+    shown = capsys.readouterr()
+    assert "reserved" in shown.out
+    assert "no annotation leeway.sh/do-not-disrupt of pods; did you mean karpenter.sh" in shown.err
+    assert run(["select", "-f", str(pool), "--pods", str(pods), "--sandbox"]) == 1
+    assert "reservations are not read: --sandbox reads no account" in capsys.readouterr().err

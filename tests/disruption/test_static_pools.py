@@ -193,6 +193,27 @@ def test_an_expired_node_goes_without_room_and_is_replaced_first_with_room() -> 
         assert (found.cause, found.in_place) == (Cause.EXPIRED, in_place)
 
 
+def test_forceful_expiry_replaces_protected_nodes_as_far_as_there_is_room() -> None:
+    own = [
+        replace(own_node(f"n-{number}", spec(100), age=30 * DAY), protected=True)
+        for number in (1, 2)
+    ]
+    rules = {"expires": 30 * DAY, "budgets": (Budget("0"),)}
+    assert not decide_returns(pool_of(2, *own, limit=3, **rules)).returns
+    for limit, in_place in ((2, [False, False]), (3, [True, False]), (None, [True, True])):
+        found = decide_returns(pool_of(2, *own, limit=limit, forceful=True, **rules)).returns
+        assert [one.cause for one in found] == [Cause.EXPIRED] * 2
+        assert [one.in_place for one in found] == in_place
+
+
+def test_expired_nodes_are_replaced_in_place_beside_a_surplus_one_that_is_not() -> None:
+    own = [own_node(f"n-{number}", age=30 * DAY) for number in range(3)]
+    rules = {"expires": 30 * DAY, "forceful": True}
+    found = decide_returns(pool_of(2, *own, limit=5, **rules))
+    assert sorted(name for one in found.returns for name in one.nodes) == ["n-0", "n-1", "n-2"]
+    assert sum(not one.in_place for one in found.returns) == 1
+
+
 def test_the_pool_has_its_number_of_nodes_in_every_step_that_explain_shows() -> None:
     own = [replace(own_node(f"n-{number}", spec(100)), drift=DRIFT) for number in range(3)]
     made = pool_of(3, *own, budgets=(Budget("1"),))

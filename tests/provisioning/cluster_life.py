@@ -31,7 +31,8 @@ RUN_SECONDS = 58
 
 @dataclass
 class Life:
-    """An instance: its Node's name if it has one, and what happened to it."""
+    """An instance: its Node's name if it has one, and what happened to it. `failed`: the Node was
+    Ready, and is not any more."""
 
     instance: str
     launched_at: datetime
@@ -39,6 +40,7 @@ class Life:
     admitted: bool = False
     retiring: bool = False
     deleted: bool = False
+    failed: bool = False
 
 
 @dataclass
@@ -194,7 +196,9 @@ class LivingCluster(Buying):
             REGISTERED: "true",
         }
         cordoned = {"unschedulable": True} if life.retiring else {}
-        taints = [] if life.admitted else [_taint("node.kubernetes.io/not-ready")]
+        taints = (
+            [] if life.admitted and not life.failed else [_taint("node.kubernetes.io/not-ready")]
+        )
         cpu = "many" if life.node in self.unreadable else "96"
         amounts = {"cpu": cpu, "memory": "384Gi", "pods": "737"}
         deleted = {"deletionTimestamp": f"{self.time:%Y-%m-%dT%H:%M:%SZ}"} if life.deleted else {}

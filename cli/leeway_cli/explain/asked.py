@@ -255,6 +255,7 @@ def explain_pod(
 
     from leeway_cli.explain.plan_pod import explain_pod as plan_for_pod
     from leeway_cli.explain.pod_view import pod_as_data, show_pod
+    from leeway_cli.selection.input_warnings import unknown_words_of
 
     name = _pod_name(pod)
     manifests = find_manifests(files or (), cluster, stack)
@@ -263,6 +264,8 @@ def explain_pod(
         state = KubernetesClusterStates(lambda _: connection, SystemClock()).read(cluster)
     for unreadable in state.unreadable:
         write_stderr(f"warning: {unreadable.reason.code}: {unreadable.reason}")
+    for path, message in unknown_words_of(found):
+        write_stderr(f"warning: pod {name}: {'.'.join(map(str, path[:2]))}: {message}")
     plan = None
     if any(one.pod.name == name for one in state.waiting):
         stored = stored_launches(cluster, stack)

@@ -1,5 +1,6 @@
 """Plans and makes changes of stored manifests, and prints them."""
 
+import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from leeway.manifests.node_pool import NodePool
 from leeway.table import RecordChanged
 
 from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors
-from leeway_cli.output import Format, print_json, stdout_console, write_stdout
+from leeway_cli.output import Format, print_json, stdout_console, write_stderr, write_stdout
 from leeway_cli.stack import Stack
 
 if TYPE_CHECKING:
@@ -185,6 +186,31 @@ def pools_without_classes(
             named = "node_class_ref" in spec.model_fields_set
             if named and spec.node_class_ref.name not in classes:
                 yield one.name, spec.node_class_ref.name
+
+
+def warn_of_overlays(
+    stack: Stack, stored: Sequence[StoredManifest], written: Sequence["Written"]
+) -> None:
+    """Warn of the NodeOverlays that will conflict when these manifests are written. Without a
+    catalog in the table nothing is launched, and the run that gets one names them."""
+    from leeway.manifests.node_overlay import NodeOverlay
+
+    from leeway_cli.manifests.files import with_overlays
+
+    changed = {one.title for one in written}
+    kept = [reading_of(one) for one in stored if one.title not in changed]
+    manifests = [
+        one.manifest for one in (*written, *itertools.chain(*(read.written for read in kept)))
+    ]
+    overlays = sum(isinstance(one, NodeOverlay) for one in manifests)
+    if overlays > 1 and any(isinstance(one.manifest, (NodeOverlay, NodePool)) for one in written):
+        try:
+            catalog = stack.catalog()
+        except CannotBeDoneError as error:
+            write_stderr(f"warning: conflicts of NodeOverlays are not known: {error}")
+            return
+        if catalog is not None:
+            with_overlays(manifests, catalog)
 
 
 def stored_manifests(stack: Stack, cluster: str) -> tuple[StoredManifest, ...]:

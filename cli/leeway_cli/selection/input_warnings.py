@@ -1,10 +1,13 @@
-"""Warnings about files with Kubernetes objects: kinds that selection ignores, and references of
-pending pods to objects that no file contains."""
+"""Warnings about files with Kubernetes objects: kinds that selection ignores, references of
+pending pods to objects that no file contains, and annotations that nothing reads."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+from leeway.headroom.pause_pods import BUFFER_LABEL
+from leeway.manifests.base import unknown_words
+from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT, DO_NOT_EVICT
 from leeway.selection.reading.cluster_objects import with_pending_pods
 from leeway.selection.reading.objects import (
     REFERENCED,
@@ -90,7 +93,8 @@ type Path = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class MissingReference:
-    """A missing object. `path` begins with the position of the object that references it."""
+    """A missing object, or a word that nothing reads. `path` begins with the position of the object
+    that references it."""
 
     path: Path
     message: str
@@ -117,6 +121,20 @@ def missing_references(
     return tuple(found.values())
 
 
+_OF_PODS = {"annotations": (DO_NOT_DISRUPT, DO_NOT_EVICT), "labels": (BUFFER_LABEL,)}
+"""What Leeway reads of the annotations and labels of pods: none is of its own domain but that of
+its pause pods."""
+
+
+def unknown_words_of(pod: Document) -> Iterator[tuple[Path, str]]:
+    """Yield the annotations and labels of a pod in Leeway's domain that nothing reads."""
+    metadata = pod.get("metadata") or {}
+    for field, known in _OF_PODS.items():
+        keys = metadata.get(field) or {}
+        for key, message in unknown_words(keys, known, field.removesuffix("s"), "pods"):
+            yield ("metadata", field, key), message
+
+
 @dataclass(frozen=True, slots=True)
 class _GivenObjects:
     claims: dict[str, Document]
@@ -136,6 +154,7 @@ def _of(document: Document, given: _GivenObjects) -> Iterator[tuple[Path, str]]:
     for path, message in (
         *_of_volumes(spec, namespace, given),
         *_of_runtime(pod, given),
+        *unknown_words_of(pod),
     ):
         yield (*inside, *path), message
     if document.get("kind") == "StatefulSet":

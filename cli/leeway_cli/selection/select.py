@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from leeway.reasons import counted
 
 from leeway_cli.errors import BadInputError
 from leeway_cli.manifests.files import FilesOption, read_pools, with_overlays
@@ -19,7 +20,14 @@ from leeway_cli.output import (
     table,
     write_stderr,
 )
-from leeway_cli.selection.sources import KubernetesFiles, RegionOption, SandboxOption, find_catalog
+from leeway_cli.selection.sources import (
+    KubernetesFiles,
+    RegionOption,
+    ReservedForOption,
+    SandboxOption,
+    find_catalog,
+    with_reservations,
+)
 from leeway_cli.stack import DEFAULT_STACK, StackOption
 
 if TYPE_CHECKING:
@@ -44,6 +52,7 @@ def select(
         list[str] | None,
         typer.Option(metavar="NAME=N", help="Override the replicas of a workload."),
     ] = None,
+    cluster: ReservedForOption = "",
     sandbox: SandboxOption = False,
     region: RegionOption = None,
     stack: StackOption = DEFAULT_STACK,
@@ -56,7 +65,9 @@ def select(
 
     Exit codes: 0 every pod gets a node, 1 pods get none, 2 bad input.
     """
-    plan = _plan(files or (), pods or (), nodes or (), replicas or (), sandbox, region, stack)
+    plan = _plan(
+        files or (), pods or (), nodes or (), replicas or (), cluster, sandbox, region, stack
+    )
     if output is Format.JSON:
         print_json(as_data(plan))
     else:
@@ -70,11 +81,11 @@ def _plan(
     pods: Sequence[Path],
     nodes: Sequence[Path],
     replicas: Sequence[str],
+    name: str,
     sandbox: bool,
     region: str | None,
     stack: str,
 ) -> "Plan":
-    from leeway.manifests.node_pool import pools_of
     from leeway.selection.packing.planning import pack
     from leeway.selection.packing.supply import Supply
     from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, pending_pods
@@ -96,7 +107,8 @@ def _plan(
     existing = cluster.read_with(given, existing_nodes)
     daemons = given.read_with(cluster, daemons_of)
     catalog = find_catalog(region, stack, sandbox=sandbox)
-    pools = pools_of(with_overlays(manifests, catalog))
+    applied = with_overlays(manifests, catalog)
+    pools = with_reservations(applied, name, region, sandbox=sandbox)
     return pack(waiting, Supply(pools, catalog, daemons=daemons), existing)
 
 
@@ -154,9 +166,8 @@ def _print_plan(plan: "Plan") -> None:
     for pod in plan.unschedulable:
         line = f"{pod.pod} is unschedulable: {pod.reason.code}: {pod.reason.message}"
         console.print(line, soft_wrap=True, markup=False)
-    count = len(plan.launches)
     console.print(
-        f"{count} {'node' if count == 1 else 'nodes'} to launch, {plan.price:.4f} USD per hour; "
+        f"{counted(len(plan.launches), 'node')} to launch, {plan.price:.4f} USD per hour; "
         f"lower bound {plan.bound:.4f} USD per hour",
         soft_wrap=True,
     )

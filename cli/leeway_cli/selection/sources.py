@@ -13,9 +13,11 @@ from leeway_cli.manifests.files import read_texts
 from leeway_cli.output import write_stderr
 
 if TYPE_CHECKING:
+    from leeway.manifests.base import Manifest
     from leeway.manifests.documents import Value
     from leeway.selection.offers.catalog import Catalog, Unavailable
     from leeway.selection.offers.survey import Survey
+    from leeway.selection.pods import NodePool
     from leeway.selection.reading.objects import BadObject, Document
 
 SandboxOption = Annotated[
@@ -25,6 +27,17 @@ RegionOption = Annotated[
     str | None,
     typer.Option(
         metavar="REGION", help="Set the region (default: the region of the AWS configuration)."
+    ),
+]
+
+ReservedForOption = Annotated[
+    str,
+    typer.Option(
+        "--cluster",
+        metavar="NAME",
+        envvar="LEEWAY_CLUSTER",
+        help="Set the cluster for which capacity reservations are read (default: those whose tags "
+        "name no cluster).",
     ),
 ]
 
@@ -153,6 +166,62 @@ def _read_catalog(region: str) -> "Catalog":
         if part.problem:
             write_stderr(f"warning: {part.problem}")
     return opened(compressed(survey))
+
+
+def with_reservations(
+    manifests: "Sequence[Manifest]", cluster: str, region: str | None, *, sandbox: bool
+) -> "tuple[NodePool, ...]":
+    """Return the pools of manifests with the capacity reservations that they may launch into now,
+    as EC2 describes them. EC2 is read only for pools that select some; warnings go to stderr.
+
+    Raises:
+        BadInputError: the cluster has no valid name.
+    """
+    from dataclasses import replace
+
+    from leeway.execution.retrying import API_ERRORS
+    from leeway.launch.node_settings import settings_of
+    from leeway.launch.reservations import RESERVATIONS_NOT_READ, reservation_terms
+    from leeway.launch.resolve_pools import PoolResolver
+    from leeway.manifests.node_pool import pools_of
+    from leeway.reasons import clause
+
+    pools = pools_of(manifests)
+    selecting = [one for one in settings_of(manifests) if reservation_terms(one) is not None]
+    if not selecting:
+        return pools
+    if why := _why_reserved_is_unknown(region, sandbox=sandbox):
+        write_stderr(f"warning: capacity reservations are not read: {why}")
+        return pools
+    from leeway.clock import SystemClock
+    from leeway.wiring.launch_nodes import node_sources
+
+    from leeway_cli.stack import cluster_name
+
+    resolver = PoolResolver(node_sources(), cluster_name(cluster) if cluster else "")
+    found, now = {}, SystemClock().now()
+    for one in selecting:
+        try:
+            found[one.pool], not_used = resolver.reservations(one, (), now)
+        except API_ERRORS as error:
+            not_used = (RESERVATIONS_NOT_READ(pool=one.pool, error=clause(error)),)
+        for reason in not_used:
+            write_stderr(f"warning: {reason.code}: {reason}")
+    return tuple(replace(one, reservations=found.get(one.name, ())) for one in pools)
+
+
+def _why_reserved_is_unknown(region: str | None, *, sandbox: bool) -> str:
+    """Return why EC2 cannot say which reservations a plan may use; empty if it can."""
+    from leeway.wiring.clients import session
+
+    from leeway_cli.stack import has_account
+
+    if sandbox:
+        return "--sandbox reads no account"
+    if not has_account():
+        return "no AWS credentials and region are set"
+    own = session().region_name
+    return "" if region in {None, own} else f"they are those of {own}, and --region is {region}"
 
 
 class KubernetesFiles:

@@ -1,20 +1,25 @@
 """`leeway types`: lists matching instance types with labels, allocatable and prices."""
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from leeway_cli.manifests.files import FilesOption, read_pools, with_overlays
-from leeway_cli.output import picked, write_stderr, write_stdout
-from leeway_cli.selection.sources import RegionOption, SandboxOption, find_catalog
+from leeway_cli.output import picked, print_json, write_stderr, write_stdout
+from leeway_cli.selection.sources import (
+    RegionOption,
+    ReservedForOption,
+    SandboxOption,
+    find_catalog,
+    with_reservations,
+)
 from leeway_cli.stack import DEFAULT_STACK, StackOption
 
 if TYPE_CHECKING:
-    from leeway.manifests.base import Manifest
     from leeway.selection.offers.catalog import Catalog, InstanceType, Offering, TypeTable
     from leeway.selection.pods import NodePool
     from leeway.selection.requirements import Requirements
@@ -30,10 +35,12 @@ class TypesFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A matching type with its matching offerings, the cheapest first."""
+    """A matching type with its matching offerings, the cheapest first. `free` are the nodes that
+    capacity reservations have room for, by zone."""
 
     kind: "InstanceType"
     offerings: "tuple[Offering, ...]"
+    free: "Mapping[str, int]" = field(default_factory=dict)
 
     @property
     def rank(self) -> tuple[float, str]:
@@ -44,6 +51,7 @@ class Match:
 
 def types(
     files: FilesOption = None,
+    cluster: ReservedForOption = "",
     sandbox: SandboxOption = False,
     region: RegionOption = None,
     stack: StackOption = DEFAULT_STACK,
@@ -58,10 +66,15 @@ def types(
     """
     manifests = read_pools(files)[0] if files else None
     catalog = find_catalog(region, stack, sandbox=sandbox)
-    matches = _all_types(catalog) if manifests is None else _of_pools(catalog, manifests)
+    if manifests is None:
+        matches = _all_types(catalog)
+    else:
+        applied = with_overlays(manifests, catalog)
+        pools = with_reservations(applied, cluster, region, sandbox=sandbox)
+        matches = _of_pools(catalog, pools)
     matches.sort(key=lambda match: match.rank)
     if output is TypesFormat.JSON:
-        _print_json(matches)
+        print_json({"types": [_as_data(one) for one in matches]}, rows="types")
     else:
         _print_table(matches, wide=output is TypesFormat.WIDE)
 
@@ -73,19 +86,27 @@ def _all_types(catalog: "Catalog") -> list[Match]:
     return [Match(kind, _cheapest_first(kind.offerings)) for kind in table.types()]
 
 
-def _of_pools(catalog: "Catalog", manifests: "Sequence[Manifest]") -> list[Match]:
-    from leeway.manifests.node_pool import pools_of
-
+def _of_pools(catalog: "Catalog", pools: "Iterable[NodePool]") -> list[Match]:
     found: dict[str, Match] = {}
-    for pool in pools_of(with_overlays(manifests, catalog)):
-        table = catalog.for_node_class(pool.node_class)
+    for pool in pools:
+        table = catalog.for_node_class(pool.node_class, reservations=pool.reservations)
         matching = table.matching(pool.requirements)
         for warning in _warnings(table, pool, matching):
             write_stderr(f"warning: {pool.name}: {warning}")
         for kind in table.types(matching):
             offerings = _cheapest_first(_offered(kind, pool.requirements))
-            found.setdefault(kind.name, Match(kind, offerings))
+            free = _free(pool, kind.name, offerings)
+            found.setdefault(kind.name, Match(kind, offerings, free))
     return list(found.values())
+
+
+def _free(pool: "NodePool", kind: str, offerings: "Iterable[Offering]") -> Mapping[str, int]:
+    """The nodes that the reservations of a pool have room for, by zone."""
+    offered = {one.reservation.id for one in offerings if one.reservation is not None}
+    free: Counter[str] = Counter()
+    for one in pool.reservations:
+        free[one.zone] += one.free if one.id in offered and one.instance_type == kind else 0
+    return +free
 
 
 def _warnings(table: "TypeTable", pool: "NodePool", matching: int) -> Iterator[str]:
@@ -117,12 +138,6 @@ def _cheapest_first(offerings: "Iterable[Offering]") -> "tuple[Offering, ...]":
     )
 
 
-def _print_json(matches: Sequence[Match]) -> None:
-    # One line for each type, because a region has over a thousand.
-    lines = ",\n".join(json.dumps(_as_data(match), ensure_ascii=False) for match in matches)
-    write_stdout(f"[\n{lines}\n]" if lines else "[]")
-
-
 def _as_data(match: Match) -> dict[str, Any]:
     offered = ("zone", "capacity_type", "price", "available")
     return {
@@ -130,12 +145,25 @@ def _as_data(match: Match) -> dict[str, Any]:
         "labels": dict(sorted(match.kind.labels.items())),
         "capacity": match.kind.capacity.printed(),
         "allocatable": match.kind.allocatable.printed(),
-        "offerings": [picked(offering, *offered) for offering in match.offerings],
+        "offerings": [_offering_as_data(one, offered) for one in match.offerings],
     }
 
 
+def _offering_as_data(one: "Offering", offered: Sequence[str]) -> dict[str, Any]:
+    reserved = {} if one.reservation is None else {"reservation": one.reservation.id}
+    return picked(one, *offered) | reserved
+
+
 _COLUMNS = ("TYPE", "ARCH", "CPU", "MEMORY", "PODS", "DEVICES", "ON DEMAND", "SPOT", "ZONES")
-_WIDE_COLUMNS = ("STORAGE", "NETWORK", "NVME", "CPU BY", "HYPERVISOR", "CHEAPEST SPOT IN")
+_WIDE_COLUMNS = (
+    "STORAGE",
+    "NETWORK",
+    "NVME",
+    "CPU BY",
+    "HYPERVISOR",
+    "CHEAPEST SPOT IN",
+    "RESERVED",
+)
 
 
 def _print_table(matches: Sequence[Match], *, wide: bool) -> None:
@@ -179,6 +207,7 @@ def _wide_row(match: Match) -> tuple[str, ...]:
         labels.get(f"{INSTANCE}cpu-manufacturer", "-"),
         labels.get(f"{INSTANCE}hypervisor", "-"),
         spot[0] if spot else "-",
+        ", ".join(f"{free} in {zone}" for zone, free in sorted(match.free.items())) or "-",
     )
 
 

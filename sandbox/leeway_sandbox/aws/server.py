@@ -14,6 +14,7 @@ from leeway_sandbox.access import Gate
 from leeway_sandbox.aws import (
     account,
     autoscaling,
+    console,
     dynamodb,
     eks,
     fleets,
@@ -66,6 +67,7 @@ class Front:
         instances.install(cloud, bus)
         ReservationCalls.reservations = Reservations(cloud, bus)
         account.install()
+        console.install()
         images.install()
         launch_templates.install()
         fleets.install(cloud)

@@ -20,10 +20,12 @@ from leeway.reasons import Reason
 
 @dataclass
 class StaticPools:
-    """The static pools of a snapshot. `begun` counts the replacements that were decided."""
+    """The static pools of a snapshot. `begun` counts the replacements that were decided, `gone` the
+    nodes that go and are not replaced."""
 
     snapshot: Snapshot
     begun: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    gone: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     @cached_property
     def _standing(self) -> dict[str, list[OwnNode]]:
@@ -95,6 +97,15 @@ class StaticPools:
         for nodes of other pools."""
         if count := self.surplus_of.get(one.pool, 0):
             return reasons.STATIC_POOL_SHRINKS(node=one.name, pool=one.pool, count=count)
-        if one.pool in self._room and self.begun[one.pool] >= self._room[one.pool]:
+        if not self._has_room(one.pool):
             return reasons.NO_ROOM_TO_REPLACE(node=one.name, pool=one.pool)
         return None
+
+    def takes_its_place(self, one: OwnNode) -> bool:
+        """Whether another node takes the place of one that goes in any case, because it has
+        expired: there is room for both, and the pool has none too many that still stay."""
+        surplus = self.surplus_of.get(one.pool, 0) - self.gone[one.pool]
+        return surplus <= 0 and self._has_room(one.pool)
+
+    def _has_room(self, pool: str) -> bool:
+        return pool not in self._room or self.begun[pool] < self._room[pool]

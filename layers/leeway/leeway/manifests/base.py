@@ -5,7 +5,7 @@ A problem has a file, a line, a field and one sentence."""
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
@@ -116,6 +116,26 @@ def near_miss(word: str, known: Iterable[str]) -> str:
 
 GROUP = "leeway.sh/"
 """Prefix of Leeway's apiVersions and annotations."""
+
+_DOMAIN = GROUP.rstrip("/")
+_SIMILAR_DOMAIN = 0.8
+"""Minimum similarity of a domain to Leeway's for it to count as a typing error."""
+
+
+def unknown_words(
+    keys: Iterable[str], known: Collection[str], what: str, of: str
+) -> Iterator[tuple[str, str]]:
+    """Yield the keys of Leeway's domain, or of one that looks like it, that are not known, each
+    with a warning: `what` (annotation or label) `of` something."""
+    words = {one.rpartition("/")[2]: one for one in sorted(known)}
+    for key in keys:
+        domain, slash, word = key.partition("/")
+        likeness = difflib.SequenceMatcher(None, domain.lower(), _DOMAIN).ratio()
+        similar = likeness >= _SIMILAR_DOMAIN or domain.startswith("leeway.")
+        if slash and similar and key not in known:
+            found = difflib.get_close_matches(word.lower(), words, n=1, cutoff=0.6)
+            guess = f"; did you mean {words[found[0]]}?" if found else ""
+            yield key, f"ignored: Leeway knows no {what} {key} of {of}{guess}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +272,9 @@ class Manifest(Strict):
     """Name and other metadata of the object."""
     status: Annotated[Any, _BY_THE_SERVER]
 
+    known_annotations: ClassVar[frozenset[str]] = frozenset()
+    """The annotations of Leeway's domain that the kind has."""
+
     summary_columns: ClassVar[tuple[str, ...]] = ()
     """The columns that `leeway get` prints for this kind, after the name."""
 
@@ -261,7 +284,20 @@ class Manifest(Strict):
 
     def notes(self) -> tuple[Note, ...]:
         """Return the warnings about this manifest; a kind may add its own."""
-        return tuple(_not_acted_on(self, ()))
+        return (*_not_acted_on(self, ()), *self._unknown_words())
+
+    def _unknown_words(self) -> Iterator[Note]:
+        """Warn about annotations of Leeway's domain that nothing reads, and about labels: Leeway
+        reads none of a manifest."""
+        written, of = self.metadata, f"a {self.kind}"
+        for key, why in unknown_words(
+            written.annotations, self.known_annotations, "annotation", of
+        ):
+            yield Note(("metadata", "annotations", key), why)
+        for key, why in unknown_words(written.labels, (), "label", of):
+            meant = key in self.known_annotations
+            more = f"; expected {key} in metadata.annotations" if meant else ""
+            yield Note(("metadata", "labels", key), why + more)
 
 
 def _not_acted_on(value: Any, path: Path) -> Iterator[Note]:
@@ -422,7 +458,7 @@ BudgetSchedule = Annotated[
     WithJsonSchema(
         {
             "type": "string",
-            "pattern": rf"^(\\S+ +\\S+ +\\S+ +\\S+ +\\S+|{'|'.join(_DESCRIPTORS)})$",
+            "pattern": rf"^(\S+ +\S+ +\S+ +\S+ +\S+|{'|'.join(_DESCRIPTORS)})$",
             "description": "A cron expression of five fields, or a descriptor such as @daily.",
         }
     ),

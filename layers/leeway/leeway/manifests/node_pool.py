@@ -29,6 +29,7 @@ from leeway.manifests.base import (
     Note,
     Strict,
     check_pool_label,
+    unknown_words,
 )
 from leeway.manifests.cluster import Cluster
 from leeway.manifests.node_class import KUBELET, EC2NodeClass, KubeletSettings
@@ -38,6 +39,7 @@ from leeway.selection.labels import (
     CAPACITY_TYPE,
     HYPERVISOR,
     JOINED,
+    LAUNCHED,
     NODE_CLASS,
     NODEPOOL,
     ON_DEMAND,
@@ -63,10 +65,8 @@ _ONLY_SHARED = (
     "no nodes with another one"
 )
 
-_OF_OTHERS = re.compile(
-    r"(^|[.])(kubernetes|k8s)[.]io/|(^|[.])eks[.]amazonaws[.]com/|^leeway[.]sh/"
-)
-_FREE_OF_THEM = "cluster-autoscaler.kubernetes.io/"
+OF_OTHERS = re.compile(r"(^|[.])(kubernetes|k8s)[.]io/|(^|[.])eks[.]amazonaws[.]com/|^leeway[.]sh/")
+FREE_OF_THEM = "cluster-autoscaler.kubernetes.io/"
 MOST_ANNOTATIONS = 16 * 1024
 """Bytes of the annotations of a pool's nodes: the records of a launch and of each of its nodes hold
 them."""
@@ -79,9 +79,9 @@ def check_annotation(key: str) -> str:
     Raises:
         ValueError: a pool may not give it.
     """
-    if _OF_OTHERS.search(key) and not key.startswith(_FREE_OF_THEM):
+    if OF_OTHERS.search(key) and not key.startswith(FREE_OF_THEM):
         raise ValueError(
-            f"expected an annotation of your own domain, of karpenter.sh or {_FREE_OF_THEM}, "
+            f"expected an annotation of your own domain, of karpenter.sh or {FREE_OF_THEM}, "
             f"got {key}: Kubernetes, EKS and Leeway set those of their domains"
         )
     return key
@@ -90,7 +90,7 @@ def check_annotation(key: str) -> str:
 def _fits(annotations: dict[str, str]) -> dict[str, str]:
     size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
     if size > MOST_ANNOTATIONS:
-        raise ValueError(f"expected annotations of at most 16 KB together, got {size:,} bytes")
+        raise ValueError(f"expected annotations of at most 16 KB together, got {size:,}")
     return annotations
 
 
@@ -287,6 +287,9 @@ ON_DEMAND_PERCENTAGE = "leeway.sh/on-demand-percentage-above-base"
 """The annotations of a NodePool with its on-demand share, as OnDemandBaseCapacity (in vCPUs) and
 OnDemandPercentageAboveBaseCapacity of an Auto Scaling group."""
 
+POOL_ANNOTATIONS = frozenset({EXPIRATION, ON_DEMAND_BASE, ON_DEMAND_PERCENTAGE, KUBELET})
+"""The annotations of a NodePool that Leeway reads."""
+
 
 class NodePool(Manifest):
     """The nodes that may be launched. Leeway launches them for pods that have no place."""
@@ -352,6 +355,8 @@ class NodePool(Manifest):
         written = self.metadata.annotations.get(KUBELET)
         return None if written is None else KubeletSettings.model_validate_json(written)
 
+    known_annotations: ClassVar[frozenset[str]] = POOL_ANNOTATIONS
+
     summary_columns: ClassVar[tuple[str, ...]] = (
         "NODECLASS",
         "WEIGHT",
@@ -378,10 +383,17 @@ class NodePool(Manifest):
         )
         return (
             *super().notes(),
+            *self._unknown_labels(),
             *money,
             *self._notes_on_share(),
             *self._notes_on_replicas(),
         )
+
+    def _unknown_labels(self) -> Iterator[Note]:
+        """Warn about labels of nodes in Leeway's domain: they switch nothing."""
+        labels = self.spec.template.metadata.labels
+        for key, why in unknown_words(labels, {LAUNCHED}, "label", "nodes"):
+            yield Note(("spec", "template", "metadata", "labels", key), why)
 
     def _notes_on_replicas(self) -> Iterator[Note]:
         replicas, limit = self.spec.replicas, self.spec.limits.get("nodes")

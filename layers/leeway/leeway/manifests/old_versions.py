@@ -8,7 +8,7 @@ import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
@@ -32,6 +32,7 @@ from leeway.manifests.node_class import (
     NodeClassFields,
 )
 from leeway.manifests.node_pool import (
+    POOL_ANNOTATIONS,
     Budget,
     FlexibleRequirement,
     LabelRequirement,
@@ -188,6 +189,8 @@ class Provisioner(Manifest):
     kind: Literal["Provisioner"]
     spec: ProvisionerSpec
     """The nodes that may be launched."""
+
+    known_annotations: ClassVar[frozenset[str]] = POOL_ANNOTATIONS
 
 
 def pool_of_provisioner(old: Provisioner) -> Conversion:
@@ -433,6 +436,8 @@ class NodePoolV1Beta1(Manifest):
     kind: Literal["NodePool"]
     spec: NodePoolV1Beta1Spec
     """The nodes that may be launched."""
+
+    known_annotations: ClassVar[frozenset[str]] = POOL_ANNOTATIONS
 
 
 def pool_of_v1beta1(old: NodePoolV1Beta1) -> Conversion:
