@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Group, Scenario
 
@@ -17,6 +18,7 @@ from tests.end_to_end.provisioning import CLUSTER, PARAMETERS, prepare, store
 from tests.end_to_end.rights import check_calls_are_granted
 from tests.launch.pools import document, node_class, pool
 
+AL2023 = "amazon-eks-node-al2023-x86_64-standard-1.34-v20261101"
 WORLD = Scenario(
     cluster=CLUSTER,
     groups=(Group("hooked", 3, terminate_hook=True), Group("plain", 3)),
@@ -50,11 +52,25 @@ def manifests() -> list[dict[str, Any]]:
         for name, price in (("overlaid-a", "1.0"), ("overlaid-b", "2.0"))
     ]
     healthy = pool("healthy", capacity=["on-demand"], only={"cpu": ["2"]})
-    # Pods of the groups do not run on nodes of the pool.
+    own = node_class(amiFamily="AL2023", amiSelectorTerms=[{"tags": {"discovery": "own"}}])
+    own["metadata"]["name"] = "own"
+    wrong = pool("wrong-ami", capacity=["on-demand"], only={"cpu": ["2"]})
+    wrong["spec"]["template"]["spec"]["nodeClassRef"]["name"] = "own"
+    # Pods of the groups do not run on nodes of pools.
     taint = {"key": "example.com/drill", "effect": "NoSchedule"}
-    healthy["spec"]["template"]["spec"]["taints"] = [taint]
-    cluster = document("Cluster", CLUSTER, {"launches": {"atMost": 0}})
-    return [nobody, broken, *overlays, healthy, node_class(), cluster]
+    for one in (healthy, wrong):
+        one["spec"]["template"]["spec"]["taints"] = [taint]
+    cluster = document("Cluster", CLUSTER, {"launches": {"atMost": 3}})
+    return [nobody, broken, *overlays, healthy, wrong, node_class(), own, cluster]
+
+
+def own_image(sandbox: Sandbox) -> None:
+    """Copy an AMI: the sandbox starts no kubelet from one that nobody has marked as its family."""
+    ec2 = client("ec2", sandbox.aws_url)
+    (source,) = ec2.describe_images(Filters=[{"Name": "name", "Values": [AL2023]}])["Images"]
+    copy = {"SourceImageId": source["ImageId"], "SourceRegion": "us-east-1", "Name": "own"}
+    image = ec2.copy_image(**copy)["ImageId"]
+    ec2.create_tags(Resources=[image], Tags=[{"Key": "discovery", "Value": "own"}])
 
 
 @pytest.fixture(scope="session")
@@ -68,6 +84,7 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
     state = tmp_path_factory.mktemp("drills")
     with Sandbox.start(WORLD, state_dir=state, parameters=PARAMETERS, options=options) as sandbox:
         prepare(sandbox)
+        own_image(sandbox)
         store(sandbox, *manifests())
         yield Environment(sandbox)
         check_calls_are_granted(sandbox)

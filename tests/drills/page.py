@@ -14,11 +14,12 @@ COUNTED = "Problems that an alarm counts"
 
 @dataclass(frozen=True)
 class Section:
-    """A section: its title, its anchor, the heading above it, and its parts by name."""
+    """A section: its title, its anchor, the heading above it, its text, and its parts by name."""
 
     title: str
     anchor: str
     below: str
+    text: str
     parts: dict[str, str]
 
     @property
@@ -46,7 +47,7 @@ def sections(text: str) -> dict[str, Section]:
         body = text[heading.end() : end]
         pieces = _PART.split(body)
         parts = dict(zip(pieces[1::2], pieces[2::2], strict=True))
-        found[anchor] = Section(title, anchor, "" if heading[1] == "##" else above, parts)
+        found[anchor] = Section(title, anchor, "" if heading[1] == "##" else above, body, parts)
     return found
 
 

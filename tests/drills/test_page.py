@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.drills import night, test_alarms, test_counted_problems, test_logs  # noqa: F401 - drills
+from tests.drills import night, test_drills  # noqa: F401 - it declares the drills
 from tests.drills.page import RUNBOOK, Section, sections, wakes
 
 PAGE = sections(RUNBOOK.read_text(encoding="utf-8"))
@@ -12,8 +12,6 @@ WAKING = [section for section in PAGE.values() if wakes(section)]
 NOT_DRILLED = {
     "retirementsthrottledalarm": "the sandbox's Lambda limits each function, and no account; the "
     "command is that of NoticesLateAlarm, which has a drill",
-    "nodes-are-not-ready": "tests/end_to_end/test_reconciliation.py has the fault",
-    "a-pool-is-paused": "tests/end_to_end/test_brakes.py has the fault",
 }
 """Sections without a drill, with the reason."""
 
