@@ -15,7 +15,7 @@ from tests.drills.night import PAGE, Night, drill
 from tests.drills.page import commands
 from tests.end_to_end.environment import until
 from tests.end_to_end.launches import answers
-from tests.end_to_end.provisioning import CLUSTER, end_time_to_join, let_launches_age, run
+from tests.end_to_end.provisioning import CLUSTER, end_time_to_join, let_launches_age, message, run
 
 WRONG = "wrong-ami"
 RUN = "With the next run, within a minute"
@@ -81,13 +81,21 @@ def test_the_catalog_is_not_refreshed(night: Night) -> None:
     assert "denied by an SCP" in said
 
 
-@drill("clusterproblemsalarm", codes=["ReconcileIncomplete"])
+@drill(
+    "clusterproblemsalarm",
+    codes=["ReconcileIncomplete", "ProvisioningFailed", "ClusterUnavailable"],
+)
 def test_a_cluster_does_not_answer(night: Night) -> None:
     night.faults("kubernetes", {"refuse": True})
     night.next_run("reconcile")
-    said = night.look(RUN)
-    assert "ClusterUnavailable" in said
-    assert CLUSTER in said
+    run(night.sandbox)
+    assert CLUSTER in night.look(RUN)
+
+
+@drill("clusterproblemsalarm", codes=["MessageDropped"])
+def test_a_message_names_an_unknown_cluster(night: Night) -> None:
+    run(night.sandbox, message("somebody-elses"))
+    assert "somebody-elses" in night.look(RUN)
 
 
 @drill("receivenoticefailuresalarm", codes=["NoticeRejected"])
