@@ -8,7 +8,7 @@ import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-REMOVED = object()
+REMOVED = "(removed)"
 
 POOL: dict[str, Any] = {
     "apiVersion": "karpenter.sh/v1",

@@ -14,6 +14,7 @@ from leeway.launch.node_settings import NotLaunchable, is_reserved, settings_of,
 from leeway.manifests.base import Manifest, check_pool_label
 from leeway.manifests.node_pool import ON_DEMAND_BASE, ON_DEMAND_PERCENTAGE, PoolLabelKey
 from leeway.manifests.reading import interpret
+from leeway.reasons import counted
 from leeway.selection.labels import (
     CAPACITY_TYPE,
     INSTANCE_TYPE,
@@ -101,8 +102,9 @@ class NodeGroup:
                 self.annotations[ON_DEMAND_BASE] = str(vcpus)
                 self.differs(
                     where,
-                    f"a pool counts its on-demand base in vCPUs: {base} instances became {vcpus} "
-                    "vCPUs, by the largest of the instance types. Correct "
+                    "a pool counts its on-demand base in vCPUs: "
+                    f"{counted(base, 'instance')} became {counted(vcpus, 'vCPU')}, "
+                    "by the largest of the instance types. Correct "
                     f"{ON_DEMAND_BASE} if you mean less.",
                 )
 
