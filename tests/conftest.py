@@ -21,6 +21,7 @@ LONGEST = (
     "cli/test_terminate_on_the_sandbox.py",
     "conformance/test_drains.py",
     "doctor/test_doctor_on_the_sandbox.py",
+    "drills/test_drills.py",
     "histories/test_histories.py",
     "kubernetes/test_misbehaviour.py",
     "launch/test_kills.py",

@@ -1,4 +1,4 @@
-"""What burns money stops by itself: broken AMIs, nodes that no pod gets a place on, controllers
+"""What burns money stops by itself: nodes that no pod gets a place on, controllers
 that create pods without end.
 
 Each test counts the instances that were launched. Tests let time pass by moving records into the
@@ -12,9 +12,7 @@ from typing import Any
 
 import pytest
 from leeway.provisioning.brakes import MOST_IN_VAIN
-from leeway_cli import main
 from leeway_sandbox.provisioning import client, create_workloads
-from leeway_sandbox.sandbox import Sandbox
 from lightkube import Client, KubeConfig
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.apps_v1 import Deployment
@@ -27,9 +25,7 @@ from tests.end_to_end.provisioning import (
     CLUSTER,
     FUNCTION,
     bound,
-    end_time_to_join,
     fire_watch,
-    instances,
     let_launches_age,
     sandbox_with,
     store,
@@ -40,28 +36,8 @@ from tests.launch.pools import document, node_class, pool
 
 MOST = 6
 """spec.launches.atMost"""
-OWN_AMI = "own-ami"
-POOLS = ("broken", "double", "gated", "webhook")
+POOLS = ("double", "gated", "webhook")
 GATE = {"key": "example.com/gate", "effect": "NoSchedule"}
-
-
-def own_image(sandbox: Sandbox) -> str:
-    """An AMI that starts no kubelet."""
-    ec2 = client("ec2", sandbox.aws_url)
-    (source,) = ec2.describe_images(Filters=[{"Name": "name", "Values": [AL2023]}])["Images"]
-    image = ec2.copy_image(SourceImageId=source["ImageId"], SourceRegion="us-east-1", Name=OWN_AMI)[
-        "ImageId"
-    ]
-    ec2.create_tags(Resources=[image], Tags=[{"Key": "discovery", "Value": "own"}])
-    return str(image)
-
-
-AL2023 = "amazon-eks-node-al2023-x86_64-standard-1.34-v20261101"
-
-
-def of_class(found: dict[str, Any], name: str) -> dict[str, Any]:
-    found["spec"]["template"]["spec"]["nodeClassRef"]["name"] = name
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -70,15 +46,10 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
     # A node is not Ready for three seconds: time for the taint of a controller.
     slow = ["--node-ready", "3"]
     with sandbox_with(tmp_path_factory.mktemp("brakes"), kubernetes=slow) as (running, _):
-        own_image(running)
         pools = [pool(name, capacity=["on-demand"], only={"cpu": ["2"]}) for name in POOLS]
-        pools[1]["spec"]["limits"] = {"nodes": 2 * MOST}
-        terms = [{"tags": {"discovery": "own"}}]
-        broken = node_class(amiFamily="AL2023", amiSelectorTerms=terms)
-        broken["metadata"]["name"] = "broken"
-        of_class(pools[0], "broken")
+        pools[0]["spec"]["limits"] = {"nodes": 2 * MOST}
         cluster = document("Cluster", CLUSTER, {"launches": {"atMost": MOST}})
-        store(running, *pools, broken, node_class(), cluster)
+        store(running, *pools, node_class(), cluster)
         found = Environment(running)
         watch(found)
         yield found
@@ -177,35 +148,6 @@ def measured(env: Environment, name: str) -> bool:
     """Whether provision_nodes has counted a problem."""
     lines = [e["line"] for e in env.since(0).of("logs", function=FUNCTION)]
     return any(one.get(name) in ([1.0], 1, 1.0) for one in lines if isinstance(one, dict))
-
-
-def test_a_broken_ami_pauses_its_pool_after_three_instances_and_resume_goes_on(
-    env: Environment,
-    kube: Client,
-    launches: Launches,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    create_workloads([workload("broken", 3, "broken")], env.sandbox.write_kubeconfig())
-    refused = until(lambda: env.since(0).of("boot-refused"))
-    assert "starts no kubelet" in refused[0]["reason"]
-    until(lambda: launches.count() == 3)
-    end_time_to_join(env.sandbox, instances(env.sandbox))
-    until(lambda: not instances(env.sandbox))
-    let_launches_age(env.sandbox, 2)  # After a minute the buyer sees that they have ended.
-    launches.run_until(lambda: says(kube, "broken", "Leeway paused pool broken"))
-    paused = [e for e in env.since(0).of("put-events") if e["detail_type"] == "Leeway Pool Paused"]
-    assert [one["detail"]["pool"] for one in paused] == ["broken"]
-    launches.run()
-    assert launches.count() == 3, "a paused pool launches nothing"
-    for name, value in env.sandbox.environment().items():
-        monkeypatch.setenv(name, value)
-    ec2 = client("ec2", env.sandbox.aws_url)
-    (image,) = ec2.describe_images(Filters=[{"Name": "name", "Values": [OWN_AMI]}])["Images"]
-    correct = [{"Key": "sandbox.leeway.sh/ami-family", "Value": "AL2023"}]
-    ec2.create_tags(Resources=[image["ImageId"]], Tags=correct)
-    assert main.run(["resume", CLUSTER, "--pool", "broken"]) == 0
-    launches.run_until(lambda: launches.count() == 6)
-    until(lambda: len(bound(kube)) == 3)
 
 
 def test_a_controller_that_doubles_its_pods_stops_at_the_maximum_and_at_the_limits_of_the_pool(

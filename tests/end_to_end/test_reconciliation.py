@@ -185,34 +185,6 @@ def test_heartbeats_extend_a_terminate_hook_while_a_budget_blocks_until_its_answ
     assert not seen.died([node])
 
 
-def test_a_refused_answer_is_reported_and_retried_until_it_succeeds(
-    env: Environment,
-) -> None:
-    (instance,) = env.unused_nodes(1, "hooked")
-    fault = {"service": "autoscaling", "action": "CompleteLifecycleAction", "count": 2}
-    env.sandbox.faults("aws", [fault | {"error": "AccessDenied", "status": 403}])
-    seen = env.interrupt([instance], late=60)
-    (outcome,) = seen.outcomes(instance)
-    assert "AccessDenied" in outcome["refused"][0]["message"]
-    until(lambda: answers(env, instance)[-1] == "CONTINUE")
-
-
-def test_reconcile_finds_an_interruption_without_a_warning(
-    env: Environment,
-) -> None:
-    (instance, node) = env.unused_nodes(1, "plain").popitem()
-    since = time.time()
-    assert env.sandbox.interrupt([instance], late=40, copies=0)
-    run_reconcile(env)
-    seen = env.wait([instance], since)
-    (outcome,) = seen.outcomes(instance)
-    assert (outcome["kind"], outcome["result"]) == ("spot-interruption", "drained")
-    assert not seen.died([node])
-    reconcile(env)
-    time.sleep(2)
-    assert len(env.since(since).outcomes(instance)) == 1, "and it is retired once"
-
-
 def test_reconcile_finds_hooks_without_a_notice(env: Environment) -> None:
     (instance, node) = env.unused_nodes(1, "hooked").popitem()
     scaling = client("autoscaling", env.sandbox.aws_url)

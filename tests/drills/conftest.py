@@ -1,0 +1,112 @@
+"""One sandbox for all drills. Schedules run when a drill says so: a run is a minute."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from leeway_sandbox.provisioning import client
+from leeway_sandbox.sandbox import Sandbox
+from leeway_sandbox.scenario import Group, Scenario
+
+from tests.cli.conftest import drop_clients
+from tests.drills.night import Night, shell_of
+from tests.drills.shell import Shell
+from tests.end_to_end.conftest import daemonset, deployment
+from tests.end_to_end.environment import Environment
+from tests.end_to_end.provisioning import CLUSTER, PARAMETERS, prepare, store
+from tests.end_to_end.rights import check_calls_are_granted
+from tests.launch.pools import document, node_class, pool
+
+AL2023 = "amazon-eks-node-al2023-x86_64-standard-1.34-v20261101"
+WORLD = Scenario(
+    cluster=CLUSTER,
+    groups=(Group("hooked", 3, terminate_hook=True), Group("plain", 3)),
+    workloads=(deployment("web", 12, 1), daemonset("cni")),
+)
+
+
+def manifests() -> list[dict[str, Any]]:
+    """What users have stored, with its mistakes. Functions read it again after 45 seconds, so it is
+    there before their first run."""
+    cron = {"timezone": "UTC", "start": "*/2 * * * *", "end": "* * * * *", "desiredReplicas": "3"}
+    nobody = {
+        "apiVersion": "keda.sh/v1alpha1",
+        "kind": "ScaledObject",
+        "metadata": {"name": "nobody", "namespace": "default"},
+        "spec": {
+            "scaleTargetRef": {"kind": "StatefulSet", "name": "nobody"},
+            "triggers": [{"type": "cron", "metadata": cron}],
+            "advanced": {"restoreToOriginalReplicaCount": True},
+        },
+    }
+    broken = {
+        "apiVersion": "leeway.sh/v1",
+        "kind": "Headroom",
+        "metadata": {"name": "broken"},
+        "spec": {"buffers": "many"},
+    }
+    family = {"key": "karpenter.k8s.aws/instance-family", "operator": "In", "values": ["m5"]}
+    overlays = [
+        document("NodeOverlay", name, {"weight": 5, "requirements": [family], "price": price})
+        for name, price in (("overlaid-a", "1.0"), ("overlaid-b", "2.0"))
+    ]
+    healthy = pool("healthy", capacity=["on-demand"], only={"cpu": ["2"]})
+    own = node_class(amiFamily="AL2023", amiSelectorTerms=[{"tags": {"discovery": "own"}}])
+    own["metadata"]["name"] = "own"
+    wrong = pool("wrong-ami", capacity=["on-demand"], only={"cpu": ["2"]})
+    wrong["spec"]["template"]["spec"]["nodeClassRef"]["name"] = "own"
+    # Pods of the groups do not run on nodes of pools.
+    taint = {"key": "example.com/drill", "effect": "NoSchedule"}
+    for one in (healthy, wrong):
+        one["spec"]["template"]["spec"]["taints"] = [taint]
+    cluster = document("Cluster", CLUSTER, {"launches": {"atMost": 3}})
+    return [nobody, broken, *overlays, healthy, wrong, node_class(), own, cluster]
+
+
+def own_image(sandbox: Sandbox) -> None:
+    """Copy an AMI: the sandbox starts no kubelet from one that nobody has marked as its family."""
+    ec2 = client("ec2", sandbox.aws_url)
+    (source,) = ec2.describe_images(Filters=[{"Name": "name", "Values": [AL2023]}])["Images"]
+    copy = {"SourceImageId": source["ImageId"], "SourceRegion": "us-east-1", "Name": "own"}
+    image = ec2.copy_image(**copy)["ImageId"]
+    ec2.create_tags(Resources=[image], Tags=[{"Key": "discovery", "Value": "own"}])
+
+
+@pytest.fixture(scope="session")
+def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
+    """The sandbox. At the end, every call of a function must be granted to its role."""
+    options = {
+        "kubernetes": ["--node-join", "1"],
+        "aws": ["--schedule-speed", "0"],
+        "lambda": ["--retry-delay", "0.1"],
+    }
+    state = tmp_path_factory.mktemp("drills")
+    with Sandbox.start(WORLD, state_dir=state, parameters=PARAMETERS, options=options) as sandbox:
+        prepare(sandbox)
+        own_image(sandbox)
+        store(sandbox, *manifests())
+        yield Environment(sandbox)
+        check_calls_are_granted(sandbox)
+
+
+@pytest.fixture(scope="session")
+def shell(env: Environment) -> Iterator[Shell]:
+    """The shell of the person on call. `leeway` runs in this process: its environment is that of
+    the shell."""
+    found = shell_of(env.sandbox)
+    before = dict(os.environ)
+    os.environ.update(found.environment)
+    drop_clients()
+    yield found
+    os.environ.clear()
+    os.environ.update(before)
+    drop_clients()
+
+
+@pytest.fixture
+def night(env: Environment, shell: Shell, request: pytest.FixtureRequest) -> Iterator[Night]:
+    """The drill of the section that the test names. Its faults end with it."""
+    yield Night(env, shell, *request.function.drill)
+    for part in ("kubernetes", "aws", "lambda"):
+        env.sandbox.faults(part, [])

@@ -1,0 +1,130 @@
+"""A night on call: a fault, and the commands of the runbook's section about it."""
+
+import os
+import re
+import time
+from collections.abc import Callable, Collection, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from leeway_sandbox.provisioning import client
+from leeway_sandbox.sandbox import Sandbox
+
+from tests.drills.page import RUNBOOK, Section, sections
+from tests.drills.shell import Shell
+from tests.end_to_end.environment import Entry, Environment, Journal
+from tests.end_to_end.provisioning import CLUSTER
+
+PAGE = sections(RUNBOOK.read_text(encoding="utf-8"))
+
+_DATED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ  ")
+
+type Test = Callable[..., None]
+
+DRILLED: dict[str, set[str]] = {}
+"""The reason codes that each section's drills show, by the anchor of the section."""
+
+
+def drill(*anchors: str, codes: Collection[str] = ()) -> Callable[[Test], Test]:
+    """Mark a test as the drill of a section of the runbook, and of those that it leads to. The
+    commands of each show these reason codes."""
+
+    def mark(test: Test) -> Test:
+        for anchor in anchors:
+            DRILLED.setdefault(anchor, set()).update(codes)
+        vars(test)["drill"] = ([PAGE[anchor] for anchor in anchors], codes)
+        return test
+
+    return mark
+
+
+class Night:
+    """One drill: time counts from its begin."""
+
+    def __init__(
+        self, env: Environment, shell: Shell, path: Sequence[Section], codes: Collection[str]
+    ) -> None:
+        self.env = env
+        self._shell, self._path, self._codes = shell, path, codes
+        self.begun = time.time()
+        self.values = {"CLUSTER": CLUSTER}
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """The sandbox."""
+        return self.env.sandbox
+
+    @property
+    def seen(self) -> Journal:
+        """What has happened since the begin of the drill."""
+        return self.env.since(self.begun)
+
+    def output(self, name: str) -> str:
+        """Return an output of the stack."""
+        assert self.sandbox.deployed is not None
+        return self.sandbox.deployed.stack.outputs[name]["Value"]
+
+    def waiting(self, output: str) -> bool:
+        """Whether a message is in the queue that an output of the stack names. It is the queue of
+        the section's commands."""
+        self.values["URL"] = self.output(output)
+        name = "ApproximateNumberOfMessages"
+        asked = {"QueueUrl": self.values["URL"], "AttributeNames": [name]}
+        sqs = client("sqs", self.sandbox.aws_url)
+        return int(sqs.get_queue_attributes(**asked)["Attributes"][name]) > 0
+
+    def faults(self, part: str, *faults: dict[str, Any]) -> None:
+        """Replace the faults of a part of the sandbox."""
+        self.sandbox.faults(part, faults)
+
+    def next_run(self, function: str) -> Entry:
+        """Run a function as its schedule does, and wait for the end of the run. Other runs after
+        it are tries of the same event."""
+        before = len(self._runs(function))
+        self.fire(function)
+        return self.until(lambda: self._runs(function)[before:])[0]
+
+    def fire(self, function: str) -> None:
+        """Run the schedule of a function."""
+        assert self.sandbox.fire(f"leeway-{function}") == [f"leeway-{function}"]
+
+    def first_run(self, function: str) -> Entry:
+        """Wait for the first run of a function since the begin of the drill."""
+        return self.until(lambda: self._runs(function))[0]
+
+    def _runs(self, function: str) -> list[Entry]:
+        return self.seen.of("invocation", function=f"leeway-{function}")
+
+    def until[T](self, found: Callable[[], T]) -> T:
+        """Return the first truthy result."""
+        return self.env.until(self.begun, lambda _seen: found())
+
+    def look(self, promise: str) -> str:
+        """Run the commands of the drill's sections; return what they print. `promise` is when they
+        say that they show the cause. Every reason code of the drill must be in each section."""
+        whole = ""
+        for section in self._path:
+            assert section.seen.startswith(promise), section.seen
+            assert section.look, f"{section.title}: no command under Look"
+            said = self._of_this_night(self.type(*section.look))
+            missing = [code for code in self._codes if code not in said]
+            assert not missing, f"{section.title}: {missing} not in\n{said}"
+            whole += said
+        return whole
+
+    def _of_this_night(self, said: str) -> str:
+        """Leave out the log lines of earlier drills."""
+        begun = f"{datetime.fromtimestamp(self.begun, UTC):%Y-%m-%d %H:%M:%SZ}"
+        lines = said.splitlines(keepends=True)
+        return "".join(one for one in lines if not _DATED.match(one) or one[:20] >= begun)
+
+    def type(self, *commands: str) -> str:
+        """Run commands of the page; their words in capitals are values of this drill."""
+        return self._shell.run(commands, self.values)
+
+
+def shell_of(sandbox: Sandbox) -> Shell:
+    """Return a shell with the variables that `leeway sandbox up` prints."""
+    state = sandbox.state_dir
+    own = {"KUBECONFIG": str(sandbox.kubeconfig), "HOME": str(state), "PATH": os.environ["PATH"]}
+    return Shell({**own, **sandbox.environment(), "LEEWAY_CLUSTERS": CLUSTER})

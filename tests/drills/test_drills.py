@@ -1,0 +1,382 @@
+"""The drills of the runbook: each injects a fault, runs what the page says to run, and reads the
+cause in what that prints.
+
+They are in one file because they share a sandbox, and `make test` gives each file to one process.
+"""
+
+import json
+import re
+import time
+from typing import Any
+
+from leeway_sandbox.provisioning import client, create_workloads
+
+from tests.drills.night import PAGE, Night, drill
+from tests.drills.page import commands
+from tests.end_to_end.environment import until
+from tests.end_to_end.launches import answers
+from tests.end_to_end.provisioning import CLUSTER, end_time_to_join, let_launches_age, message, run
+
+WRONG = "wrong-ami"
+RUN = "With the next run, within a minute"
+
+
+def interrupt(night: Night, group: str, late: float = 60) -> str:
+    """Interrupt an instance; return its id."""
+    (instance,) = night.env.unused_nodes(1, group)
+    night.sandbox.interrupt([instance], late=late)
+    return instance
+
+
+@drill("reconcilenotdonealarm")
+def test_reconcile_is_not_done(night: Night) -> None:
+    night.faults("lambda", {"function": "*reconcile", "timeout": 0.01})
+    night.next_run("reconcile")
+    said = night.look(RUN)
+    assert "Task timed out after 0.01 seconds" in said
+    assert '"ENABLED"' in said
+
+
+@drill("headroomnotkeptalarm")
+def test_headroom_is_not_kept(night: Night) -> None:
+    night.faults("lambda", {"function": "*headroom", "kill": "before"})
+    night.next_run("keep-headroom")
+    said = night.look(RUN)
+    assert "Runtime exited with error: signal: killed" in said
+    assert '"ENABLED"' in said
+
+
+@drill("minorproblemsalarm", "pods-are-not-watched", codes=["PodWatchFailed"])
+def test_the_watch_on_pods_is_refused(night: Night) -> None:
+    """It comes before the next drill, because a run that watches goes on for minutes."""
+    night.faults("kubernetes", {"verb": "watch", "resource": "pods", "status": 403})
+    night.fire("watch-pods")
+    night.until(lambda: "PodWatchFailed" in night.type("leeway logs watch-pods --level error"))
+    assert "403" in night.look(RUN)
+
+
+@drill("watchpodsnotdonealarm")
+def test_pods_are_not_watched(night: Night) -> None:
+    scheduler = client("scheduler", night.sandbox.aws_url)
+    schedule = scheduler.get_schedule(Name="leeway-watch-pods")
+    kept = ("Name", "GroupName", "ScheduleExpression", "FlexibleTimeWindow", "Target")
+    same = {name: schedule[name] for name in kept if name in schedule}
+    scheduler.update_schedule(**same, State="DISABLED")
+    try:
+        assert '"DISABLED"' in night.look(RUN)
+    finally:
+        scheduler.update_schedule(**same, State="ENABLED")
+    night.faults("lambda", {"function": "*watch-pods", "kill": "before"})
+    night.next_run("watch-pods")
+    assert "Runtime exited with error: signal: killed" in night.look(RUN)
+
+
+@drill("catalognotrefreshedalarm", codes=["CatalogUnavailable"])
+def test_the_catalog_is_not_refreshed(night: Night) -> None:
+    denied = {"error": "AccessDeniedException", "message": "denied by an SCP", "status": 403}
+    denied["function"] = "leeway-refresh-catalog"
+    night.faults("aws", *({"service": service, **denied} for service in ("ec2", "pricing")))
+    night.next_run("refresh-catalog")
+    said = night.look("With the next refresh")
+    assert "denied by an SCP" in said
+
+
+@drill(
+    "clusterproblemsalarm",
+    codes=["ReconcileIncomplete", "ProvisioningFailed", "ClusterUnavailable"],
+)
+def test_a_cluster_does_not_answer(night: Night) -> None:
+    night.faults("kubernetes", {"refuse": True})
+    night.next_run("reconcile")
+    run(night.sandbox)
+    assert CLUSTER in night.look(RUN)
+
+
+@drill("clusterproblemsalarm", codes=["MessageDropped"])
+def test_a_message_names_an_unknown_cluster(night: Night) -> None:
+    run(night.sandbox, message("somebody-elses"))
+    assert "somebody-elses" in night.look(RUN)
+
+
+@drill("receivenoticefailuresalarm", codes=["NoticeRejected"])
+def test_a_notice_is_not_received(night: Night) -> None:
+    event = {
+        "version": "0",
+        "id": "9b3f6a52-0d1c-4e7b-a7a4-51c6f2d0e8b3",
+        "detail-type": "EC2 Spot Instance Interruption Warning",
+        "source": "aws.ec2",
+        "account": "123456789012",
+        "time": "2026-11-20T09:45:12Z",
+        "region": "us-east-1",
+        "resources": [],
+        "detail": {"instance-action": "terminate"},
+    }
+    assert night.sandbox.send(event) == ["leeway-receive-notice"]
+    night.until(lambda: len(night.seen.of("invocation", function="leeway-receive-notice")) == 3)
+    night.until(lambda: night.waiting("ReceiveNoticeFailuresUrl"))
+    said = night.look("After the third try")
+    assert said.count("MalformedNotice") >= 2, "the queue and the log name the error"
+    assert "detail.instance-id: field required" in said
+
+
+@drill("noticeslatealarm")
+def test_notices_are_late(night: Night) -> None:
+    night.faults("lambda", {"function": "*receive-notice", "kill": "before"})
+    interrupt(night, "plain")
+    night.first_run("receive-notice")
+    said = night.look("With the first try")
+    assert "Runtime exited with error: signal: killed" in said
+    assert "1000" in said.splitlines(), "the limit of the account"
+
+
+@drill("nodesnotcordonedalarm", codes=["NodeDrainIncomplete"])
+def test_a_node_is_not_cordoned(night: Night) -> None:
+    role = night.output("RetireNodeRoleArn")
+    night.values["ROLE_ARN"] = role
+    entry = {"clusterName": CLUSTER, "principalArn": role}
+    eks = client("eks", night.sandbox.aws_url)
+    eks.delete_access_entry(**entry)
+    try:
+        begun = time.time()
+        instance = interrupt(night, "plain", late=112)
+        (status, *_) = PAGE["nodesnotcordonedalarm"].look
+        night.until(lambda: "401" in night.type(status))
+        seen = night.env.wait([instance], begun)
+        (outcome,) = seen.outcomes(instance)
+        said = night.look("With the next try, within a minute")
+    finally:
+        eks.create_access_entry(**entry, kubernetesGroups=["leeway:drain"])
+    assert f"{CLUSTER}/{instance}" in said
+    assert "401" in said
+    assert "ResourceNotFoundException" in said
+    assert outcome["attempt"] == 1, "the first outcome shows it"
+
+
+@drill("retirementproblemsalarm", codes=["NodeDrained"])
+def test_a_retirement_has_problems(night: Night) -> None:
+    refused = {"service": "autoscaling", "action": "CompleteLifecycleAction", "count": 2}
+    night.faults("aws", refused | {"error": "AccessDenied", "status": 403})
+    begun = time.time()
+    instance = interrupt(night, "hooked")
+    seen = night.env.wait([instance], begun)
+    said = night.look("With the outcome of the retirement")
+    assert f"{CLUSTER}/{instance}" in said
+    assert "AccessDenied" in said
+    # The answer is repeated, and the group goes on.
+    (outcome,) = seen.outcomes(instance)
+    assert "AccessDenied" in outcome["refused"][0]["message"]
+    night.until(lambda: answers(night.env, instance)[-1] == "CONTINUE")
+
+
+@drill("retirenodefailuresalarm")
+def test_a_retirement_fails(night: Night) -> None:
+    said = fail(night, "retire-node", "RetireNodeFailuresUrl")
+    assert "[]" not in said.partition("--statuses")[2], "the execution is listed"
+
+
+@drill("admitnodefailuresalarm")
+def test_an_admission_fails(night: Night) -> None:
+    fail(night, "admit-node", "AdmitNodeFailuresUrl")
+
+
+def fail(night: Night, function: str, queue: str) -> str:
+    """Start an execution whose input no version of Leeway writes, and look at it."""
+    (instance,) = night.env.unused_nodes(1)
+    client("lambda", night.sandbox.lambda_url).invoke(
+        FunctionName=f"leeway-{function}:live",
+        InvocationType="Event",
+        Payload=json.dumps({"instance": instance}),
+    )
+    night.until(lambda: night.waiting(queue))
+    night.values["INSTANCE"] = instance
+    return night.look("When the execution has ended")
+
+
+@drill("provisioninglatealarm")
+def test_provisioning_is_late(night: Night) -> None:
+    night.faults("lambda", {"function": "*provision-nodes", "kill": "before"})
+    queue = night.output("ProvisionQueueUrl")
+    body = json.dumps({"cluster": CLUSTER, "why": "drill"})
+    sqs = client("sqs", night.sandbox.aws_url)
+    group = {"MessageGroupId": "drill", "MessageDeduplicationId": "drill"}
+    sqs.send_message(QueueUrl=queue, MessageBody=body, **group)
+    killed = {"function": "leeway-provision-nodes", "outcome": "killed"}
+    night.until(lambda: night.seen.of("invocation", **killed))
+    said = night.look("With the first try")
+    assert "Runtime exited with error: signal: killed" in said
+    assert '"Enabled"' in said
+
+
+@drill("minorproblemsalarm", "headroom-is-not-applied", codes=["HeadroomRightMissing"])
+def test_a_namespace_has_not_adopted_leeway(night: Night) -> None:
+    night.next_run("keep-headroom")
+    said = night.look(RUN)
+    assert "StatefulSet default/nobody" in said
+    assert "`kubectl create rolebinding leeway-headroom-target" in said
+
+
+@drill("minorproblemsalarm", "a-stored-manifest-has-errors", codes=["ManifestInvalid"])
+def test_a_stored_manifest_cannot_be_read(night: Night) -> None:
+    # A warm run may have read the manifests in the minute before: it ends, and the next is cold.
+    night.faults("lambda", {"function": "*headroom", "kill": "before"})
+    night.next_run("keep-headroom")
+    night.next_run("keep-headroom")
+    assert "broken" in night.look(RUN)
+
+
+@drill("minorproblemsalarm", "eventbridge-delivers-no-notices", codes=["EventLost"])
+def test_eventbridge_loses_a_notice(night: Night) -> None:
+    (instance, node) = night.env.unused_nodes(1, "plain").popitem()
+    assert night.sandbox.interrupt([instance], late=40, copies=0)
+    night.next_run("reconcile")
+    said = night.look(RUN)
+    assert f"{CLUSTER}/{instance}" in said
+    assert "ENABLED" in said
+    seen = night.env.wait([instance], night.begun)
+    (outcome,) = seen.outcomes(instance)
+    assert (outcome["kind"], outcome["result"]) == ("spot-interruption", "drained")
+    assert not seen.died([node])
+    night.next_run("reconcile")
+    assert len(night.seen.outcomes(instance)) == 1, "it is retired once"
+
+
+@drill("a-nodeoverlay-is-not-applied", codes=["OverlayConflict"])
+def test_two_overlays_conflict(night: Night) -> None:
+    run(night.sandbox)
+    assert "overlaid" in night.look(RUN)
+
+
+@drill("nodes-are-not-ready", codes=["NodesJoinLate"])
+def test_nodes_join_late(night: Night) -> None:
+    pods = [waiting(f"wrong-ami-{number}", WRONG) for number in range(3)]
+    create_workloads(pods, night.sandbox.write_kubeconfig())
+    run(night.sandbox)
+    refused = night.until(lambda: night.seen.of("boot-refused"))
+    assert "starts no kubelet" in refused[0]["reason"]
+    launched = instances_of(night, WRONG)
+    assert len(launched) == 3
+    night.values["INSTANCE"] = launched[0]
+    let_launches_age(night.sandbox, 6)
+    run(night.sandbox)
+    said = night.look("Five minutes after the launch")
+    assert all(instance in said for instance in launched)
+
+
+@drill("launchproblemsalarm", "a-pool-is-paused", codes=["NodesNeverJoined"])
+def test_a_wrong_ami_pauses_its_pool_and_resume_goes_on(night: Night) -> None:
+    launched = instances_of(night, WRONG)
+    night.values |= {"INSTANCE": launched[0], "POOL": WRONG}
+    end_time_to_join(night.sandbox, launched)
+    until(lambda: not instances_of(night, WRONG))
+    let_launches_age(night.sandbox, 2)  # After a minute the buyer sees that they have ended.
+    run(night.sandbox)
+    said = night.look(RUN)
+    assert all(instance in said for instance in launched)
+    (paused,) = [e for e in night.seen.of("put-events") if e["detail_type"] == "Leeway Pool Paused"]
+    assert paused["detail"]["pool"] == WRONG
+    assert "Leeway paused pool wrong-ami" in night.type("kubectl get events")
+    assert "InstanceNeverJoined" in night.type("leeway logs admit-node --level warning")
+    let_launches_age(night.sandbox, 10)
+    run(night.sandbox)
+    assert not instances_of(night, WRONG), "a paused pool launches nothing"
+    # What the section says to do.
+    ec2 = client("ec2", night.sandbox.aws_url)
+    (image,) = ec2.describe_images(Filters=[{"Name": "name", "Values": ["own"]}])["Images"]
+    correct = [{"Key": "sandbox.leeway.sh/ami-family", "Value": "AL2023"}]
+    ec2.create_tags(Resources=[image["ImageId"]], Tags=correct)
+    (resume,) = commands(PAGE["a-pool-is-paused"].parts["Do"])
+    night.type(resume)
+    run(night.sandbox)
+    assert len(instances_of(night, WRONG)) == 3
+    night.until(lambda: night.type("kubectl get pods").count("Running") >= 3)
+
+
+def instances_of(night: Night, name: str) -> list[str]:
+    """Return the instances of a pool that start or run."""
+    running = {"Name": "instance-state-name", "Values": ["pending", "running"]}
+    of_pool = {"Name": "tag:leeway.sh/nodepool", "Values": [name]}
+    ec2 = client("ec2", night.sandbox.aws_url)
+    found = ec2.describe_instances(Filters=[running, of_pool])["Reservations"]
+    return [one["InstanceId"] for each in found for one in each["Instances"]]
+
+
+@drill("launchproblemsalarm", "launches-are-held-back", codes=["LaunchesCapped"])
+def test_the_maximum_of_launches_is_reached(night: Night) -> None:
+    create_workloads([waiting("waits", "healthy")], night.sandbox.write_kubeconfig())
+    run(night.sandbox)
+    assert "waits" in night.look(RUN)
+    night.type("kubectl delete pod waits --now")
+
+
+def waiting(name: str, in_pool: str) -> dict[str, Any]:
+    """A pod that needs a node of a pool."""
+    requests = {"cpu": "1500m"}
+    spec = {
+        "containers": [{"name": "c", "image": "pause", "resources": {"requests": requests}}],
+        "nodeSelector": {"karpenter.sh/nodepool": in_pool},
+        "tolerations": [{"operator": "Exists"}],
+    }
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+@drill("where-to-look")
+def test_the_log_of_an_instance_is_in_the_order_of_time(night: Night) -> None:
+    (instance,) = night.env.unused_nodes(1, "hooked")
+    night.values["INSTANCE"] = instance
+    night.env.interrupt([instance])
+    first, *others = commands(PAGE["where-to-look"].text)[:5]
+    said = night.type(*others)
+    everything = night.type(first).splitlines()
+    times = [line[:20] for line in everything]
+    assert times == sorted(times)
+    of_instance = [line for line in said.splitlines() if f"/{instance}: " in line]
+    functions = [line.split()[2] for line in of_instance]
+    assert (functions[0], set(functions)) == ("receive-notice", {"receive-notice", "retire-node"})
+    assert all(line in everything for line in of_instance)
+
+
+@drill("where-to-look")
+def test_the_log_groups_are_those_of_the_template(night: Night) -> None:
+    logs = client("logs", night.sandbox.aws_url)
+    groups = logs.describe_log_groups()["logGroups"]
+    assert night.sandbox.deployed is not None
+    functions = night.sandbox.deployed.functions
+    assert {one["logGroupName"] for one in groups} == {one.logs_to for one in functions}
+    assert {one["retentionInDays"] for one in groups} == {30}
+    night.next_run("reconcile")
+    place = {"logGroupName": "/aws/lambda/leeway-reconcile"}
+    lines = [
+        event["message"]
+        for page in logs.get_paginator("filter_log_events").paginate(**place)
+        for event in page["events"]
+    ]
+    kinds = [line.split(" RequestId: ")[0] for line in lines if " RequestId: " in line]
+    assert {"START", "END", "REPORT"} <= set(kinds)
+    assert any(re.search(r"\tMax Memory Used: \d+ MB\t", line) for line in lines)
+    for one in logs.describe_log_streams(**place)["logStreams"]:
+        stream = one["logStreamName"]
+        assert re.fullmatch(r"\d{4}/\d\d/\d\d/\[\$LATEST\][0-9a-f]{32}", stream)
+
+
+@drill("where-to-look")
+def test_a_role_without_the_right_to_write_its_log_loses_its_lines(night: Night) -> None:
+    iam = client("iam", night.sandbox.aws_url)
+    assert night.sandbox.deployed is not None
+    role = night.sandbox.deployed.stack.roles["ReconcileRole"].name
+    (name,) = iam.list_role_policies(RoleName=role)["PolicyNames"]
+    kept = iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]
+    without = [one for one in kept["Statement"] if one["Sid"] != "WriteLogs"]
+    night.type("leeway logs reconcile")
+
+    def grant(statements: object) -> None:
+        document = json.dumps({**kept, "Statement": statements})
+        iam.put_role_policy(RoleName=role, PolicyName=name, PolicyDocument=document)
+
+    night.faults("lambda", {"function": "*reconcile", "timeout": 0.02})
+    grant(without)
+    night.next_run("reconcile")
+    assert "after 0.02 seconds" not in night.type("leeway logs reconcile")
+    (refused, *_) = night.seen.of("logs-refused")
+    assert "logs:PutLogEvents" in refused["problem"]
+    grant(kept["Statement"])
