@@ -12,7 +12,7 @@ BIN := .venv/bin
 SAM := PATH="$(CURDIR)/$(BIN):$$PATH" SAM_CLI_TELEMETRY=0 .tools/sam/bin/sam
 UV := $(BIN)/uv --quiet
 
-.PHONY: acceptance conformance reasons help setup demo test lint check bench sam-test build deploy pins manifests
+.PHONY: acceptance conformance reasons help hunt setup demo test lint check bench sam-test build deploy pins manifests
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -33,6 +33,9 @@ test: setup ## run the tests (sam-test runs those of SAM)
 	$(BIN)/python -m pytest -n $(WORKERS) $(BY_FILE) $(ALONE:%=--ignore=%) tests/end_to_end
 	$(BIN)/python -m pytest $(ALONE)
 
+hunt: setup ## draw new examples for the property tests (test draws the same ones each time)
+	$(BIN)/python -m pytest -n $(WORKERS) $(BY_FILE) -m hypothesis --hypothesis-profile=hunt tests
+
 check: lint test ## run all checks: style, types, architecture, template, tests
 
 lint: setup .tools/sam/.ready .tools/checkov/.ready ## run all checks without the tests
@@ -41,6 +44,7 @@ lint: setup .tools/sam/.ready .tools/checkov/.ready ## run all checks without th
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(SAM) validate --lint
+	$(BIN)/cfn-lint examples/*.yaml
 	.tools/checkov/bin/checkov --config-file .checkov.yaml
 
 # `make bench packing storms` runs only these measurements.
@@ -82,9 +86,10 @@ endif
 reasons: setup ## generate docs/reasons.md from the code
 	$(BIN)/leeway reasons -o markdown > docs/reasons.md
 
-manifests: setup ## generate the schemas and the pages of manifests from their models
+manifests: setup ## generate the schemas, pages and CRDs of manifests from their models
 	$(BIN)/leeway schema --directory docs/schemas
 	$(BIN)/leeway schema --directory docs/manifests -o markdown
+	$(BIN)/leeway schema --crd --directory crds
 
 pins: .venv/.ready ## resolve the requirements of the repository and the layer (UPGRADE=1: newer versions)
 	tools/pin $(if $(UPGRADE),--upgrade)

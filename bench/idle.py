@@ -21,9 +21,9 @@ from aws_lambda_powertools import Logger, Metrics
 from leeway.headroom.keep_headroom import HeadroomReport, HeadroomTelemetry
 from leeway.pod_watch.holding import PodWatchTelemetry
 from leeway.reconciliation.report import ClusterReport, ReconciliationTelemetry
+from leeway_sandbox.template import parse_template
 from rich.console import Console
 from rich.table import Table
-from samtranslator.yaml_helper import yaml_parse
 
 from bench.costs import GB_SECOND, READ_UNIT, REQUEST, WRITE_UNIT, Usage, dollars
 
@@ -138,7 +138,7 @@ def pools_month(clusters: int) -> PoolsMonth:
 
 @cache
 def _template() -> Mapping[str, Any]:
-    parsed: Mapping[str, Any] = yaml_parse(TEMPLATE.read_text())
+    parsed: Mapping[str, Any] = parse_template(TEMPLATE.read_text())
     return parsed
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from leeway.manifests.reading import read_manifests
-from samtranslator.yaml_helper import yaml_parse
+from leeway_sandbox.template import parse_template
 
 from bench.__main__ import main
 from bench.costs import Usage, dollars
@@ -41,7 +41,7 @@ def test_a_stack_with_one_cluster_costs_as_little_as_it_should() -> None:
 
 def test_a_quiet_month_pays_for_what_the_template_deploys() -> None:
     quiet = month(1)
-    template = yaml_parse(TEMPLATE.read_text())["Resources"].values()
+    template = parse_template(TEMPLATE.read_text())["Resources"].values()
     alarms = [one for one in template if one["Type"] == "AWS::CloudWatch::Alarm"]
     assert quiet.alarms == pytest.approx(len(alarms) * ALARM)
     assert quiet.schedules == pytest.approx((3 * MINUTES + HOURS / 6) * SCHEDULED)

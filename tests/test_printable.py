@@ -56,7 +56,7 @@ def test_lines_and_json_documents_show_escape_sequences_as_text(
     output.print_json({"text": ESCAPES})
     written = capsys.readouterr()
     assert (written.out + written.err).replace("\n", "").isprintable()
-    assert json.loads(written.out.partition("\n")[2]) == {"text": ESCAPES}
+    assert json.loads(written.out.partition("\n")[2]) == {"formatVersion": 1, "text": ESCAPES}
 
 
 def test_the_command_line_writes_only_through_the_output_module() -> None:
@@ -74,5 +74,6 @@ def test_the_command_line_writes_only_through_the_output_module() -> None:
         "commands.py: sys.stdout.write(as_yaml(document))",
         "main.py: sys.stdout.write(f\"leeway {version('leeway')}\\n\")",
         "schema.py: sys.stdout.write(_rendered(kinds[-1], output))",
+        'schema.py: sys.stdout.write(f"---\\n{crd_text(one)}")',
         'schema.py: sys.stdout.write(f"{path}\\n")',
     }

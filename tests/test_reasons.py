@@ -1,12 +1,14 @@
 """Reason codes: each is declared once, is used, reads as a sentence, and is documented."""
 
+import ast
 import re
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from leeway.reasons import ReasonCode
-from leeway_cli.reason_codes import DeclaredCode, declared_codes, page_of
+from leeway_cli.reason_codes import ERRORS, DeclaredCode, declared_codes, page_of
 
 from tests.template.granted import resources
 
@@ -65,13 +67,40 @@ def test_the_runbook_has_the_section_of_a_code(code: DeclaredCode) -> None:
     assert not code.runbook or code.runbook in anchors()
 
 
-@each_code
+@pytest.mark.parametrize(
+    "code", [one for one in CODES if one.part != ERRORS], ids=lambda code: code.name
+)
 def test_a_code_is_used(code: DeclaredCode) -> None:
     """By the name of its constant, beside its declaration."""
     found = DECLARED[code.name]
     assert len(found) == 1, f"{code.name}: declared as a constant in {found}"
     ((declared_in, constant),) = found
     assert WORDS[constant] > 1, f"{constant} of {declared_in} is not used"
+
+
+def calls(name: str) -> Iterator[tuple[str, ast.Call]]:
+    """The calls of a function or class in the sources, with their files."""
+    for path, text in SOURCES.items():
+        for node in ast.walk(ast.parse(text)) if f"{name}(" in text else ():
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == name:
+                yield str(path.relative_to(ROOT)), node
+
+
+def test_every_code_that_is_shown_is_known_to_leeway_reasons() -> None:
+    """`leeway status`, Events and logs show codes of reasons only, and the names of the errors of
+    AWS and of API servers in their sentences."""
+    known = {one.name for one in CODES}
+    given = [node.args[0] for _, node in calls("ReasonCode")]
+    assert {one.value for one in given if isinstance(one, ast.Constant)} <= known
+    made = {path.removeprefix("layers/leeway/leeway/") for path, _ in calls("Reason")}
+    passes_on = {
+        "launch/late_nodes.py",
+        "provisioning/report.py",
+        "selection/packing/unschedulable.py",
+    }
+    assert made == {"reasons.py", *passes_on}
+    assert {"ClusterUnavailable", "ClusterRefused", "ClusterForbidden"} <= known
+    assert {"CloudUnavailable", "CloudRefused"} <= known
 
 
 def test_the_page_of_codes_is_what_the_code_says() -> None:

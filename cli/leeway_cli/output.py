@@ -44,10 +44,23 @@ def write_stdout(text: str) -> None:
     sys.stdout.write(f"{printable_lines(text)}\n")
 
 
-def print_json(document: Mapping[str, Any] | Sequence[Any]) -> None:
-    """Print one JSON document on stdout."""
+FORMAT_VERSION = 1
+"""The version of all JSON documents that commands print. docs/json.md says what changes it."""
+
+
+def print_json(document: Mapping[str, Any], rows: str = "") -> None:
+    """Print one JSON document on stdout, with the version of its format. A manifest has its own,
+    the apiVersion. The list in the field `rows`, the last one, has a line for each element: a
+    region has over a thousand instance types."""
+    own = "apiVersion" in document
+    versioned = document if own else {"formatVersion": FORMAT_VERSION, **document}
+    if rows:
+        lines = ",\n".join(json.dumps(one, ensure_ascii=False) for one in versioned[rows])
+        head = json.dumps({**versioned, rows: []}, indent=2, ensure_ascii=False)
+        write_stdout(head.removesuffix("]\n}") + f"\n{lines}\n]\n}}")
+        return
     # Control characters occur only in strings, where JSON escapes them.
-    write_stdout(json.dumps(document, indent=2, ensure_ascii=False))
+    write_stdout(json.dumps(versioned, indent=2, ensure_ascii=False))
 
 
 def stderr_console() -> "Console":

@@ -40,7 +40,7 @@ class DeclaredCode:
 def declared_codes() -> tuple[DeclaredCode, ...]:
     """Collect the codes that the modules of Leeway and of `leeway doctor` declare, by part and
     name."""
-    found = [*_in_layer(), *_in_module("leeway_cli.doctor.reasons", "doctor")]
+    found = [*_in_layer(), *_in_module("leeway_cli.doctor.reasons", "doctor"), *_errors()]
     return tuple(sorted(found, key=lambda code: (code.part, code.name)))
 
 
@@ -52,7 +52,21 @@ def _in_layer() -> Iterator[DeclaredCode]:
             parts = path.relative_to(leeway.__path__[0]).with_suffix("").parts
             module = importlib.import_module(".".join(("leeway", *parts)))
             for code in (getattr(module, name) for name in declared):
-                yield DeclaredCode(parts[0], code.name, code.sentence, code.runbook)
+                yield DeclaredCode(parts[0], code.name, code.plain_sentence, code.runbook)
+
+
+ERRORS = "errors"
+"""The part of the errors of AWS and of API servers, which stand in the sentences of other codes."""
+
+
+def _errors() -> Iterator[DeclaredCode]:
+    from leeway.execution.retrying import API_ERRORS
+
+    for module in ("leeway.ports.aws", "leeway.ports.kubernetes"):
+        for one in vars(importlib.import_module(module)).values():
+            if isinstance(one, type) and issubclass(one, API_ERRORS):
+                sentence = " ".join((one.__doc__ or "").split())
+                yield DeclaredCode(ERRORS, one.__name__, sentence, "clusterproblemsalarm")
 
 
 def _in_module(module: str, part: str) -> Iterator[DeclaredCode]:
@@ -60,7 +74,7 @@ def _in_module(module: str, part: str) -> Iterator[DeclaredCode]:
 
     declared = vars(importlib.import_module(module)).values()
     for code in dict.fromkeys(one for one in declared if isinstance(one, ReasonCode)):
-        yield DeclaredCode(part, code.name, code.sentence, code.runbook)
+        yield DeclaredCode(part, code.name, code.plain_sentence, code.runbook)
 
 
 def reasons(
@@ -86,7 +100,7 @@ def reasons(
     match output:
         case ReasonFormat.JSON:
             names = ("part", "sentence", "runbook")
-            print_json([picked(code, *names, code="name") for code in declared])
+            print_json({"codes": [picked(code, *names, code="name") for code in declared]})
         case ReasonFormat.MARKDOWN:
             write_stdout(page_of(declared).rstrip("\n"))
         case ReasonFormat.TABLE:
@@ -97,7 +111,7 @@ def reasons(
 
 
 _INTRODUCTION = (
-    "Every outcome, log line, Kubernetes Event, Leeway event and error of the command line "
+    "Every outcome, log line, Kubernetes Event, Leeway event and finding of `leeway doctor` "
     "carries a code and a sentence. Codes are stable: use them in log queries and in rules. "
     "`leeway reasons CODE` prints the same in a terminal. Each alarm has a section in the "
     "[runbook](runbook.md)."

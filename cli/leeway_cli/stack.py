@@ -75,9 +75,13 @@ class Stack:
     def warn_if_unmanaged(self, cluster: str) -> None:
         """Warn if the deployment does not manage the cluster: its manifests have no effect."""
         if self.clusters is not None and cluster not in self.clusters:
+            from leeway.manifests.base import near_miss
+
             known = ", ".join(self.clusters) or "none"
             write_stderr(
                 f"warning: Leeway does not manage cluster {cluster} (ClusterNames: {known})"
+                f", so manifests have no effect there before `leeway adopt {cluster}`"
+                f"{near_miss(cluster, self.clusters)}"
             )
 
     def manifests(self) -> "StoredManifests":

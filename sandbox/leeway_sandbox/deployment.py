@@ -175,6 +175,7 @@ def _definition(function: FunctionResource, known_services: set[str]) -> dict[st
         "deadLetter": function.dead_letter,
         "aliases": list(function.aliases),
         "recursiveLoop": function.recursive_loop,
+        "logsTo": function.logs_to,
         "clients": [service for service in function.services if service in known_services],
     }
     if function.execution_timeout:

@@ -142,7 +142,9 @@ class Resolver:
         kind = self._kind(name, where)
         if attribute == "Arn" and kind in _ARNS:
             service, prefix = _ARNS[kind]
-            return self._arn(service, prefix + self.name(name))
+            # Source: CloudFormation, AWS::Logs::LogGroup, "Return values".
+            suffix = ":*" if service == "logs" else ""
+            return self._arn(service, prefix + self.name(name) + suffix)
         if kind == "AWS::SQS::Queue" and attribute == "QueueName":
             return self.name(name)
         if kind == "AWS::SQS::Queue" and attribute == "QueueUrl":

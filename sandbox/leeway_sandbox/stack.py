@@ -1,4 +1,4 @@
-"""What CloudFormation, IAM and CloudWatch know of a deployed template.
+"""What CloudFormation, IAM, CloudWatch and its Logs know of a deployed template.
 
 Functions do not need it. `leeway adopt`, `leeway doctor` and people read it.
 """
@@ -12,6 +12,7 @@ from leeway_sandbox.intrinsics import Resolver
 
 _ROLE = "AWS::IAM::Role"
 _ALARM = "AWS::CloudWatch::Alarm"
+_LOG_GROUP = "AWS::Logs::LogGroup"
 
 
 class StackResource(BaseModel):
@@ -23,7 +24,8 @@ class StackResource(BaseModel):
 
 
 class Named(BaseModel):
-    """A role with its ARN, or an alarm; `properties` are in the shape of CloudFormation."""
+    """A role with its ARN, an alarm, a log group; `properties` are in the shape of
+    CloudFormation."""
 
     name: str
     properties: dict[str, Any]
@@ -34,8 +36,9 @@ class Stack(BaseModel):
     """A stack, the body of AWS's `POST /_sandbox/stacks`.
 
     `template` is the text of the template, `declared` its description, metadata and parameters.
-    `parameters` has the values of the deployment; a list is one text with commas. `roles` and
-    `alarms` are keyed by logical id. `callers` has the role of each access key of a function.
+    `parameters` has the values of the deployment; a list is one text with commas. `roles`,
+    `alarms` and `log_groups` are keyed by logical id. `callers` has the role of each access key of
+    a function.
     """
 
     name: str
@@ -46,6 +49,7 @@ class Stack(BaseModel):
     resources: list[StackResource]
     roles: dict[str, Named]
     alarms: dict[str, Named]
+    log_groups: dict[str, Named] = {}
     callers: dict[str, str] = {}
 
 
@@ -98,5 +102,10 @@ def read_stack(
             one: Named(name=resolver.name(one), properties=resolver.properties(one))
             for one, kind in resources.items()
             if kind == _ALARM
+        },
+        log_groups={
+            one: Named(name=resolver.name(one), properties=resolver.properties(one))
+            for one, kind in resources.items()
+            if kind == _LOG_GROUP
         },
     )

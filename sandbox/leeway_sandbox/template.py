@@ -5,14 +5,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import yaml
 from boto3 import Session
 from samtranslator.parser.parser import Parser
 from samtranslator.public.exceptions import InvalidDocumentException
 from samtranslator.translator.translator import Translator
-from samtranslator.yaml_helper import yaml_parse
+from samtranslator.yaml_helper import intrinsics_multi_constructor
 
 from leeway_sandbox.errors import SandboxError
 from leeway_sandbox.intrinsics import Resolver
@@ -25,13 +27,28 @@ _LOCAL_CODE = {
 _BUCKET = "sandbox"
 
 
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Reads `!Ref` and other intrinsic functions as SAM does, eight times faster."""
+
+
+_Loader.add_multi_constructor("!", intrinsics_multi_constructor)
+
+
+@cache
+def parse_template(text: str) -> Mapping[str, Any]:
+    """Parse the text of a template. Callers share the result."""
+    parsed: Mapping[str, Any] = yaml.load(text, _Loader)  # noqa: S506
+    return parsed
+
+
 @dataclass(frozen=True)
 class FunctionResource:
     """A function. Times are in seconds, memory in MiB.
 
     ``code`` and ``layers`` are prepended to ``sys.path``. ``execution_timeout`` is None unless the
     function is durable. ``role`` is the logical id of its role, empty for a role outside of the
-    template. ``services`` are the services in the policies of the role.
+    template. ``services`` are the services in the policies of the role, without CloudWatch Logs,
+    which Lambda calls. ``logs_to`` is the log group of its configuration, empty without one.
     """
 
     logical_id: str
@@ -51,6 +68,7 @@ class FunctionResource:
     role: str
     services: tuple[str, ...]
     recursive_loop: str
+    logs_to: str
 
 
 @dataclass(frozen=True)
@@ -146,7 +164,7 @@ class DeployedTemplate:
 
 def declared_parameters(path: Path) -> frozenset[str]:
     """Return the names of the parameters of a template."""
-    return frozenset(yaml_parse(path.read_text()).get("Parameters", {}))
+    return frozenset(parse_template(path.read_text()).get("Parameters", {}))
 
 
 def read_template(
@@ -167,7 +185,7 @@ def read_template(
         SandboxError: SAM refuses the template, or an expression cannot be resolved.
     """
     text = path.read_text()
-    source = yaml_parse(text)
+    source = parse_template(text)
     translated = _translate(source, parameters, region)
     resolver = Resolver(translated, parameters, stack=stack, region=region, account=account)
     deployed = read_stack(stack, text, source, translated, resolver)
@@ -280,6 +298,7 @@ class _Reader:
             role=self._role(logical_id),
             services=self._services(self._role(logical_id)),
             recursive_loop=properties.get("RecursiveLoop", "Terminate"),
+            logs_to=str(properties.get("LoggingConfig", {}).get("LogGroup", "")),
         )
 
     def _event_config(self, function: str) -> dict[str, Any]:
@@ -314,7 +333,7 @@ class _Reader:
         policies = self._resolver.properties(role).get("Policies", []) if role else []
         statements = [s for p in policies for s in _listed(p["PolicyDocument"]["Statement"])]
         actions = [a for s in statements for a in _listed(s.get("Action", []))]
-        return tuple(sorted({action.partition(":")[0] for action in actions}))
+        return tuple(sorted({action.partition(":")[0] for action in actions} - {"logs"}))
 
     def _rule(self, logical_id: str) -> RuleResource:
         properties = self._resolver.properties(logical_id)

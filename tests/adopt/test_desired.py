@@ -10,7 +10,8 @@ import yaml
 from leeway.headroom.pause_pods import LOWEST_PRIORITY, priority_class_object
 from leeway_cli.adopt.settings.leeway_stack import LeewayStack, version_difference
 from leeway_cli.adopt.settings.objects import as_found, cluster_object, cluster_objects
-from leeway_sandbox.template import read_template
+
+from tests.template.translation import deployed
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
@@ -20,7 +21,7 @@ DOCUMENTS = [
 ]
 OBJECTS = cluster_objects(DOCUMENTS)
 PRIORITY_CLASS = priority_class_object(LOWEST_PRIORITY)
-ENTRIES = read_template(ROOT / "template.yaml", {}).access_entries
+ENTRIES = deployed().access_entries
 STACK = LeewayStack("leeway", "table", {f"arn:{role}": group for role, group in ENTRIES.items()})
 
 

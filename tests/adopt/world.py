@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from leeway_cli.adopt.plan import RBAC, read_objects
-from leeway_sandbox.template import read_template
 
 from tests.aws.stored import TABLE, create_table
 from tests.sandbox.aws.started import Sandbox, hook, started
 from tests.sandbox.kubernetes.live import Live, running_cluster
+from tests.template.translation import deployed
 
 ROOT = Path(__file__).parents[2]
 ACCOUNT = "123456789012"
@@ -35,7 +35,7 @@ subjects:
 Settings = dict[str, Any]
 
 
-DEPLOYED = read_template(ROOT / "template.yaml", {})
+DEPLOYED = deployed()
 ENTRIES = DEPLOYED.access_entries
 
 

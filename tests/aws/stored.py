@@ -7,7 +7,7 @@ from typing import Any
 
 from leeway.aws.table import DynamoTable
 from leeway.manifests.configuration import StoredManifest
-from samtranslator.yaml_helper import yaml_parse
+from leeway_sandbox.template import parse_template
 
 TABLE = "leeway"
 WRITTEN_AT = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
@@ -15,7 +15,7 @@ WRITTEN_AT = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 
 def create_table(dynamodb: Any) -> None:
     """Create the table with the keys and indexes of the template."""
-    template = yaml_parse((Path(__file__).parents[2] / "template.yaml").read_text())
+    template = parse_template((Path(__file__).parents[2] / "template.yaml").read_text())
     properties = template["Resources"]["Table"]["Properties"]
     names = ("AttributeDefinitions", "BillingMode", "GlobalSecondaryIndexes", "KeySchema")
     dynamodb.create_table(TableName=TABLE, **{name: properties[name] for name in names})

@@ -15,6 +15,7 @@ from leeway.wiring.launch_nodes import node_sources
 from leeway_cli import main
 from leeway_cli.explain.asked import stored_launches
 from leeway_cli.explain.capacity import read_records
+from leeway_cli.explain.instance import console_output
 from leeway_cli.selection.sources import sandbox_catalog, sandbox_survey
 from leeway_cli.stack import Stack
 from leeway_cli.status.view import read_cluster_status
@@ -49,6 +50,18 @@ def statements() -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads(POLICY.read_text())["Statement"]
     assert found, "what holds for every statement would hold for none"
     return found
+
+
+def launched(aws: Sandbox) -> str:
+    """An instance of cluster prod."""
+    tags = [{"Key": "kubernetes.io/cluster/prod", "Value": "owned"}]
+    instance = aws.client("ec2").run_instances(
+        ImageId="ami-12345678",
+        MinCount=1,
+        MaxCount=1,
+        TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
+    )
+    return str(instance["Instances"][0]["InstanceId"])
 
 
 def read_what_pools_launch() -> None:
@@ -93,6 +106,7 @@ def end_instances(monkeypatch: pytest.MonkeyPatch, directory: Path) -> set[str]:
         for instance in (grouped, launched["Instances"][0]["InstanceId"]):
             now = instances.read(instance)
             assert instances.foreign(instance, now) is not None
+            console_output(instance)
             instances.end(instance, Ending(Call.IN_GROUP if now.group else Call.TERMINATE))
         actions = set(aws.control("GET", "status")["calls_by_access_key"][KEY])
         aws.close()
@@ -131,6 +145,7 @@ def used(
         ["get", *of_prod],
         ["pause", "prod"],
         ["status", *of_prod],
+        ["explain", "instance", launched(aws)],
         ["resume", "prod", "--pool", "web"],
         ["types", "-o", "json"],
         ["delete", "-f", str(file), *of_prod],
@@ -140,6 +155,7 @@ def used(
     state = ClusterState(SystemClock().now())
     assert read_records("prod", "leeway", ClusterPolicy(), state).most == 1
     read_cluster_status(Stack(TABLE, ("prod",)), "prod", recent=["i-0123456789abcdef0"])
+    assert main.run(["logs", "reconcile"]) == 1  # the log group does not exist
     monkeypatch.delenv("LEEWAY_TABLE")
     assert main.run(["get", *of_prod]) == 1  # the stack does not exist
     printed = aws.control("GET", "status")
@@ -166,9 +182,10 @@ def test_each_statement_about_the_table_names_its_keys() -> None:
         assert keys_of(statement)
 
 
-def test_only_instances_that_are_tagged_for_the_cluster_can_be_ended() -> None:
-    ending = [one for one in statements() if ":Terminate" in str(one["Action"])]
-    assert len(ending) == 2
+def test_only_instances_that_are_tagged_for_the_cluster_can_be_ended_or_looked_at() -> None:
+    actions = (":Terminate", ":GetConsoleOutput")
+    ending = [one for one in statements() if any(a in str(one["Action"]) for a in actions)]
+    assert len(ending) == 3
     tag = {"aws:ResourceTag/kubernetes.io/cluster/CLUSTER": "owned"}
     assert all(one["Condition"] == {"StringEquals": tag} for one in ending)
 

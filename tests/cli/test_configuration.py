@@ -592,7 +592,10 @@ def test_the_table_is_found_in_the_stacks_outputs_and_an_unmanaged_cluster_is_a_
     other = CLUSTER.replace("prod", "qa")
     code, _, err = run("apply", "-f", write(other), "--stack", "nodes", cluster="qa")
     assert code == 0
-    assert err == "warning: Leeway does not manage cluster qa (ClusterNames: dev, prod)\n"
+    assert err == (
+        "warning: Leeway does not manage cluster qa (ClusterNames: dev, prod), so manifests have "
+        "no effect there before `leeway adopt qa`\n"
+    )
 
 
 OVERLAY = """\

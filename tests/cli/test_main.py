@@ -160,7 +160,7 @@ def test_an_error_with_json_output_is_one_json_document(
     assert main.run(arguments) == exit_code
     output = capsys.readouterr()
     document = json.loads(output.out)
-    assert document.keys() == {"error"}
+    assert document.keys() == {"formatVersion", "error"}
     assert document["error"].keys() == {"message"}
     assert said in document["error"]["message"]
     assert output.err == f"leeway: {document['error']['message']}\n"

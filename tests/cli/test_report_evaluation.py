@@ -273,7 +273,7 @@ def test_a_second_replacement_is_a_fault() -> None:
     journal = good_storm()
     journal.add(9.0, "instance-state", instance="i-3", state="pending", group="spot-plain")
 
-    assert read(journal).faults == ("spot-plain launched 2 instances for 1 lost ones.",)
+    assert read(journal).faults == ("spot-plain launched 2 instances for 1 that it lost.",)
 
 
 def test_a_cordon_without_a_notice_is_a_fault() -> None:

@@ -71,7 +71,7 @@ def page_of(report: StormReport) -> str:
 def test_the_page_shows_the_remaining_time_and_the_command_of_the_run() -> None:
     page = page_of(good_report())
 
-    assert "40 seconds were left" in page
+    assert "40 s were left" in page
     assert "leeway demo --seed 7 --nodes 20 --interruptions 1" in page
     assert "One node interrupted, every pod moved in time." in page
 

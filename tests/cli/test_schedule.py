@@ -45,7 +45,7 @@ def office(tmp_path: Path) -> Path:
 
 def points(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> Any:
     assert run(["schedule", *arguments, "-o", "json"]) == 0
-    return json.loads(capsys.readouterr().out)
+    return json.loads(capsys.readouterr().out)["changes"]
 
 
 def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:

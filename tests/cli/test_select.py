@@ -133,6 +133,7 @@ def test_five_replicas_get_the_cheapest_spot_type_that_fits_them(select: Any) ->
     assert launch["zones"]
     assert 0 < plan["lowerBoundPerHour"] <= plan["pricePerHour"]
     assert set(plan) == {
+        "formatVersion",
         "launches",
         "existing",
         "unschedulable",

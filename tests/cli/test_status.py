@@ -23,7 +23,6 @@ from leeway.provisioning.report import (
     StaticPoolStatus,
 )
 from leeway.reasons import Reason
-from leeway.retirement.drain import DRAIN_STATE, DrainState, PodState
 from leeway.retirement.progress import RemovalMethod, Stage
 from leeway.retirement.reasons import (
     BUDGET_BLOCKS,
@@ -39,6 +38,7 @@ from leeway.retirement.record import (
     ReturnTerms,
     Successor,
 )
+from leeway.retirement.status import DRAIN_STATE, DrainState, PodState
 from leeway_cli import main
 from leeway_cli.stack import Stack
 from leeway_cli.status.command import RecentRetirements
@@ -162,7 +162,7 @@ def test_capacity_that_is_given_back_is_shown_with_its_cause_and_saving(
     assert "nodes of pool web cost 1.25 of at most 2.50 USD per hour" in shown
     own = cluster["provisioning"]["spending"][1]
     assert (own["pool"], own["most"], own["used"]) == ("web", 2.5, 1.25)
-    assert "gives back 1 decisions 5m ago Leeway gives n-1\\u001b[31m back." in shown
+    assert "gives back 1 decision 5m ago Leeway gives n-1\\u001b[31m back." in shown
 
 
 def test_the_number_of_nodes_of_each_static_pool_is_shown(run: Run, aws: Sandbox) -> None:

@@ -34,7 +34,7 @@ def types(
     capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0
 ) -> list[dict[str, Any]]:
     assert run(["types", "--sandbox", *arguments, "-o", "json"]) == code
-    found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+    found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["types"]
     return found
 
 
@@ -69,7 +69,7 @@ def test_a_gpu_provisioner_lists_its_four_spot_types_cheapest_first(
 ) -> None:
     assert run(["types", "--sandbox", "-f", str(USERS / "provisioner-gpu.yaml"), "-o", "json"]) == 0
     out, err = capsys.readouterr()
-    found = json.loads(out)
+    found = json.loads(out)["types"]
     assert [one["name"] for one in found] == [
         "p2.xlarge",
         "p3.2xlarge",
@@ -87,7 +87,7 @@ def test_types_that_a_region_does_not_offer_are_a_warning(
     arguments = ["--region", "eu-north-1", "-f", str(USERS / "provisioner-gpu.yaml")]
     assert run(["types", "--sandbox", *arguments, "-o", "json"]) == 0
     out, err = capsys.readouterr()
-    assert json.loads(out) == []
+    assert json.loads(out)["types"] == []
     assert err.endswith(": eu-north-1 offers none of them\n")
 
 
@@ -98,7 +98,7 @@ def test_a_pool_without_a_matching_type_gets_a_reason(
     path.write_text(POOL + "        - {key: kubernetes.io/arch, operator: In, values: [nvidia]}\n")
     assert run(["types", "--sandbox", "-f", str(path), "-o", "json"]) == 0
     out, err = capsys.readouterr()
-    assert json.loads(out) == []
+    assert json.loads(out)["types"] == []
     printed = "arch In [nvidia]: no instance type has it; did you mean amd64?"
     assert f"warning: web: {printed}\n" == err
 
@@ -160,7 +160,7 @@ def test_overlays_change_the_types_of_pools_and_conflicts_are_named(
     assert run(["types", "--sandbox", "-f", str(file), "-o", "json"]) == 0
     shown = capsys.readouterr()
     assert "warning: OverlayConflict: NodeOverlay a is not applied: NodeOverlay b" in shown.err
-    found = {one["name"]: one for one in json.loads(shown.out)}
+    found = {one["name"]: one for one in json.loads(shown.out)["types"]}
     assert found["m5.large"]["allocatable"]["smarter-devices/fuse"] == "2"
     assert {one["price"] for one in found["m5.large"]["offerings"]} == {2.5}
     assert "smarter-devices/fuse" not in found["m5.xlarge"]["allocatable"]

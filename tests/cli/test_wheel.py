@@ -58,7 +58,7 @@ def test_the_help_lists_the_commands(leeway: Leeway) -> None:
 
 
 def test_types_reads_the_region(leeway: Leeway, aws: Sandbox) -> None:
-    found = {one["name"] for one in json.loads(leeway("types", "-o", "json"))}
+    found = {one["name"] for one in json.loads(leeway("types", "-o", "json"))["types"]}
     assert "m5.large" in found
 
 

@@ -477,3 +477,39 @@ def test_an_unhealthy_node_is_named_where_it_keeps_others() -> None:
     assert found.kept["dead"].code == "NodeUnhealthy"
     assert "its condition Ready is Unknown since 2026-11-20 11:59 UTC" in found.kept["dead"].message
     assert "1 are disrupted, among them dead, not Ready" in found.kept["spare"].message
+
+
+OTHER = NodePool("other")
+
+
+def test_a_drifted_node_stays_while_the_only_pool_for_its_pods_is_in_doubt() -> None:
+    old = replace(own_node("old", spec(3000)), drift=("It runs another AMI.",))
+    found = decide_returns(snapshot(old, doubted=frozenset({"plain"})))
+    assert found.returns == ()
+    assert found.kept["old"].code == reasons.DESTINATION_IN_DOUBT.name
+    assert "plain" in found.kept["old"].message
+    beside = snapshot(old, pools=(ON_DEMAND, OTHER), doubted=frozenset({"plain"}))
+    assert len(decide_returns(beside).returns) == 1
+    found = decide_returns(snapshot(old, own_node("ready"), doubted=frozenset({"plain"})))
+    assert [one.nodes for one in found.returns] == [("old",)], "ready is kept for its pod"
+
+
+def test_an_expired_node_stays_too_unless_its_pool_bounds_the_drain() -> None:
+    old = own_node("old", spec(3000), age=timedelta(days=30))
+    for bound, gone in ((None, 0), (MINUTE, 1)):
+        rules = ReturnRules(expires=timedelta(days=30), budgets=(), drain_within=bound)
+        found = decide_returns(snapshot(old, rules=rules, doubted=frozenset({"plain"})))
+        assert len(found.returns) == gone
+
+
+def test_no_node_is_replaced_by_one_of_a_pool_in_doubt_nor_emptied_for_one_on_its_way() -> None:
+    small = own_node("big", spec(500), kind="large")
+    assert len(decide_returns(snapshot(small)).returns) == 1, "a smaller one is cheaper"
+    assert decide_returns(snapshot(small, doubted=frozenset({"plain"}))).returns == ()
+    coming = replace(own_node("i-late").node, name="i-late")
+    drifted = replace(own_node("old", spec(3000)), drift=("It runs another AMI.",))
+    doubted = frozenset({"plain"})
+    joined = snapshot(drifted, others=(coming,), doubted=doubted)
+    assert len(decide_returns(joined).returns) == 1
+    late = replace(joined, awaited=frozenset({"i-late"}))
+    assert decide_returns(late).returns == ()

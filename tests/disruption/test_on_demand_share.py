@@ -147,7 +147,7 @@ def test_a_spot_node_is_replaced_if_the_share_misses_capacity() -> None:
     )
     (one,) = decide_returns(given).returns
     assert (one.nodes, one.cause, one.replaced) == (("a",), Cause.DRIFTED, True)
-    assert "the on-demand share of the pool misses 4 vCPUs" in one.reason.message
+    assert "the on-demand share of the pool misses vCPUs: 4." in one.reason.message
 
 
 @pytest.mark.parametrize(

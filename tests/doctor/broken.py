@@ -144,7 +144,7 @@ BROKEN = {
         "FunctionNotInvoked",
     ),
     "The schedule leeway-reconcile is disabled": (disabled_schedule, "fails", "FunctionNotInvoked"),
-    "messages about work that failed": (failed_notice, "warns", "FailuresWait"),
+    "about work that failed": (failed_notice, "warns", "FailuresWait"),
     "Alarm leeway-NoticesLateAlarm is on": (alarm, "warns", "AlarmIsOn"),
     "Process Launch of group web is suspended": (suspended, "fails", "GroupLimitsReplacement"),
     "Group web is at its maximum": (full, "warns", "GroupLimitsReplacement"),

@@ -217,7 +217,7 @@ ONE_THING: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "silent alarms": (
         {"alarms": (AlarmFacts("leeway-A", "OK", "", notifies=False),)},
-        "warns AlarmsNotifyNobody: 1 alarms of stack leeway notify nobody",
+        "warns AlarmsNotifyNobody: 1 alarm notifies nobody",
     ),
     "no alarms": ({"alarms": ()}, "warns AlarmsNotifyNobody: has no alarms"),
     "no concurrency": ({"concurrency": 5}, "fails QuotaTooLow: may run 5 at once"),

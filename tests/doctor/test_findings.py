@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leeway_cli.doctor.examine import as_data, examine, print_findings
 from leeway_cli.doctor.facts import ClusterFacts, ConfigurationFacts, Facts, Unread
-from leeway_cli.doctor.finding import Severity, aws, shell
+from leeway_cli.doctor.finding import Finding, Severity, aws, causes, shell
 from leeway_cli.terminal import terminal
 from rich.console import Console
 
@@ -52,7 +52,7 @@ def test_with_nothing_read_every_part_is_a_finding_and_no_check_fails() -> None:
 def printed(facts: Facts) -> str:
     console: Console = terminal(width=10_000)
     with console.capture() as captured:
-        print_findings(console, facts, examine(facts))
+        print_findings(console, facts, causes(examine(facts)))
     return captured.get()
 
 
@@ -63,13 +63,28 @@ def test_all_is_well_only_if_everything_was_read() -> None:
     unread = Unread("the alarms", DENIED, Severity.WARNS)
     shown = printed(healthy(alarms=unread))
     assert "all is well" not in shown
-    assert shown.endswith("prod: 0 fails, 1 warns; 1 parts could not be read\n")
+    assert shown.endswith("prod: 0 failures, 1 warning; 1 part could not be read\n")
 
 
 def test_limits_of_pools_in_money_are_shown() -> None:
     known = ConfigurationFacts(pools=("web", "gpu"), pool_limits=(("gpu", 2.5),))
     shown = printed(healthy(clusters=(cluster(configuration=known),)))
     assert "prod: the nodes of pool gpu may cost 2.50 USD per hour\n" in shown
+
+
+def test_findings_that_one_command_mends_are_one_finding() -> None:
+    def missing(group: str, command: str) -> Finding:
+        what = f"Group {group} may not list pods."
+        return Finding(Severity.FAILS, "RightMissing", f"group {group}", what, command, "prod")
+
+    rbac = "kubectl apply --server-side -f rbac/"
+    first, second, other = missing("a", rbac), missing("b", rbac), missing("c", "kubectl create")
+    joined, alone = causes([first, other, second])
+    assert (joined.subjects, joined.command) == (("group a", "group b"), rbac)
+    assert joined.reasons == (first.reason, second.reason)
+    assert alone.subjects == ("group c",)
+    assert len(causes([replace(first, command=""), replace(second, command="")])) == 2
+    assert len(causes([first, replace(first, severity=Severity.WARNS, reason="Later.")])) == 2
 
 
 HOSTILE = "x'; rm -rf ~ #\x1b]0;owned\x07\n$(id)`id`\u202e"
@@ -84,7 +99,7 @@ def test_a_hostile_name_has_no_effect_on_a_terminal_or_a_shell() -> None:
     assert words[:3] == ["aws", "autoscaling", "describe-auto-scaling-groups"]
     assert len(words) == 5
     assert "\n" not in finding.reason + finding.subject + finding.command
-    assert json.loads(json.dumps(as_data(facts, (finding,))))["findings"][0]["command"]
+    assert json.loads(json.dumps(as_data(facts, causes([finding]))))["findings"][0]["command"]
 
 
 @given(st.text(max_size=30))

@@ -15,8 +15,7 @@ from leeway_cli.doctor.names import (
     matches,
     schedule_names,
 )
-from leeway_sandbox.template import DeployedTemplate, read_template
-from samtranslator.yaml_helper import yaml_parse
+from leeway_sandbox.template import DeployedTemplate, parse_template, read_template
 
 TEMPLATE = Path(__file__).parents[2] / "template.yaml"
 
@@ -27,7 +26,7 @@ def template() -> DeployedTemplate:
 
 
 def test_the_stack_states_the_version_of_its_code() -> None:
-    outputs = yaml_parse(TEMPLATE.read_text())["Outputs"]
+    outputs = parse_template(TEMPLATE.read_text())["Outputs"]
     assert outputs["Version"]["Value"] == __version__
 
 

@@ -35,9 +35,16 @@ class Journal:
         ]
 
     def outcomes(self, instance: str) -> list[Entry]:
-        """Return the details of the Leeway events of an instance."""
+        """Return the details of the Leeway events about the retirements of an instance."""
+        return [e["detail"] for e in self._told(instance) if "kind" in e["detail"]]
+
+    def admissions(self, instance: str) -> list[Entry]:
+        """Return the Leeway events about the admissions of an instance."""
+        return [e for e in self._told(instance) if "kind" not in e["detail"]]
+
+    def _told(self, instance: str) -> list[Entry]:
         events = self.of("put-events", source="leeway")
-        return [e["detail"] for e in events if e["detail"]["instance"] == instance]
+        return [e for e in events if e["detail"].get("instance") == instance]
 
     def executions(self, instance: str) -> set[str]:
         """Return the executions of an instance's retirement."""
@@ -100,13 +107,18 @@ class Environment:
         self.sandbox.interrupt(instances, late=late)
         return self.wait(instances, since)
 
-    def wait(self, instances: Iterable[str], since: float) -> Journal:
+    def wait(
+        self,
+        instances: Iterable[str],
+        since: float,
+        told: Callable[[Journal, str], list[Entry]] = Journal.outcomes,
+    ) -> Journal:
         """Wait until Leeway has published the outcome of each instance, and its executions have
         ended: the Kubernetes Event follows the outcome. One that goes on is not waited for long."""
         until = time.monotonic() + PATIENCE
         journal = self.since(since)
-        while not all(journal.outcomes(instance) for instance in instances):
-            assert time.monotonic() < until, self._missing(journal, instances)
+        while missing := [one for one in instances if not told(journal, one)]:
+            assert time.monotonic() < until, self._missing(journal, missing)
             time.sleep(0.3)
             journal = self.since(since)
         until = time.monotonic() + END_WITHIN
@@ -137,8 +149,7 @@ class Environment:
                 key = {name: item[name] for name in ("pk", "sk")}
                 dynamodb.delete_item(TableName=table, Key=key)
 
-    def _missing(self, journal: Journal, instances: Iterable[str]) -> str:
-        missing = [i for i in instances if not journal.outcomes(i)]
+    def _missing(self, journal: Journal, missing: Iterable[str]) -> str:
         lines = [str(e["line"])[:300] for e in journal.of("logs")][-12:]
         return "no outcome for " + ", ".join(missing) + "\n" + "\n".join(lines)
 

@@ -144,16 +144,10 @@ def member(scaling: Any, group: str) -> tuple[str, str]:
 def admission(seen: Journal, instance: str) -> Entry:
     """Return the outcome of the only admission of an instance."""
     titles = {"Leeway Node Admitted", "Leeway Node Not Admitted"}
-    events = [e for e in events_of(seen, instance) if e["detail_type"] in titles]
+    events = [e for e in seen.admissions(instance) if e["detail_type"] in titles]
     (detail,) = [e["detail"] for e in events]
     found: Entry = detail
     return found
-
-
-def events_of(seen: Journal, instance: str) -> list[Entry]:
-    """Return the Leeway events of an instance."""
-    events = seen.of("put-events", source="leeway")
-    return [e for e in events if e["detail"]["instance"] == instance]
 
 
 def answers(env: Environment, instance: str) -> list[str]:

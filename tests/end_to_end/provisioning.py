@@ -2,9 +2,11 @@
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary
@@ -22,16 +24,45 @@ from leeway.selection.offers.survey import compressed
 from leeway_cli.selection.sources import sandbox_survey
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
-from lightkube import Client
+from leeway_sandbox.scenario import Scenario
+from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Node, Pod
 
 from tests.aws.stored import manifest
+from tests.end_to_end.conftest import daemonset
 from tests.end_to_end.environment import Environment, Journal
+from tests.end_to_end.rights import check_calls_are_granted
 
 CLUSTER = "provisioned"
 ROLE = "prod-nodes"
 PARAMETERS = {"NodeRoleArns": f"arn:aws:iam::123456789012:role/{ROLE}"}
 FUNCTION = "leeway-provision-nodes"
+NO_NODES = Scenario(cluster=CLUSTER, groups=(), workloads=(daemonset("cni"),))
+
+
+@contextmanager
+def sandbox_with(
+    state: Path,
+    *manifests: dict[str, Any],
+    scenario: Scenario = NO_NODES,
+    kubernetes: Sequence[str] = (),
+    functions: Sequence[str] = (),
+) -> Iterator[tuple[Sandbox, Client]]:
+    """A cluster whose pools launch nodes, and its client. Schedules run if a test fires them. At
+    the end, every call of a function must be granted to its role."""
+    options = {
+        "aws": ["--schedule-speed", "0"],
+        "kubernetes": ["--node-join", "1", *kubernetes],
+        "lambda": functions,
+    }
+    with (
+        Sandbox.start(scenario, state_dir=state, parameters=PARAMETERS, options=options) as sandbox,
+        Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube,
+    ):
+        prepare(sandbox)
+        store(sandbox, *manifests)
+        yield sandbox, kube
+        check_calls_are_granted(sandbox)
 
 
 def prepare(sandbox: Sandbox) -> None:

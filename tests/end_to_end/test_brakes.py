@@ -15,30 +15,27 @@ from leeway.provisioning.brakes import MOST_IN_VAIN
 from leeway_cli import main
 from leeway_sandbox.provisioning import client, create_workloads
 from leeway_sandbox.sandbox import Sandbox
-from leeway_sandbox.scenario import Scenario
 from lightkube import Client, KubeConfig
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import Event, Node, Pod
 
-from tests.end_to_end.conftest import daemonset, deployment
+from tests.end_to_end.conftest import deployment
 from tests.end_to_end.environment import Environment, until
 from tests.end_to_end.promises import check_promises
 from tests.end_to_end.provisioning import (
     CLUSTER,
     FUNCTION,
-    PARAMETERS,
     bound,
     end_time_to_join,
     fire_watch,
     instances,
     let_launches_age,
-    prepare,
+    sandbox_with,
     store,
     table_of,
     watch,
 )
-from tests.end_to_end.rights import check_calls_are_granted
 from tests.launch.pools import document, node_class, pool
 
 MOST = 6
@@ -70,15 +67,9 @@ def of_class(found: dict[str, Any], name: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
     """A cluster with pools of machines that hold one pod each."""
-    scenario = Scenario(cluster=CLUSTER, groups=(), workloads=(daemonset("cni"),))
-    state = tmp_path_factory.mktemp("brakes")
     # A node is not Ready for three seconds: time for the taint of a controller.
-    kubernetes = ["--node-join", "1", "--node-ready", "3"]
-    options = {"aws": ["--schedule-speed", "0"], "kubernetes": kubernetes}
-    with Sandbox.start(
-        scenario, state_dir=state, parameters=PARAMETERS, options=options
-    ) as running:
-        prepare(running)
+    slow = ["--node-ready", "3"]
+    with sandbox_with(tmp_path_factory.mktemp("brakes"), kubernetes=slow) as (running, _):
         own_image(running)
         pools = [pool(name, capacity=["on-demand"], only={"cpu": ["2"]}) for name in POOLS]
         pools[1]["spec"]["limits"] = {"nodes": 2 * MOST}
@@ -91,7 +82,6 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
         found = Environment(running)
         watch(found)
         yield found
-        check_calls_are_granted(running)
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ def test_a_scheduled_run_stores_a_catalog_that_the_command_line_reads(
     assert run(["types", "--region", REGION, "-o", "json"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
-    found = json.loads(out)
+    found = json.loads(out)["types"]
     assert {one["name"] for one in found} == set(sandbox_catalog(REGION).names)
     gone = [
         (one["name"], offering["zone"], offering["capacityType"])

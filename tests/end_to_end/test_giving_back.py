@@ -15,24 +15,22 @@ from leeway.execution.retrying import retry_conflicts
 from leeway.retirement.record import ENDED_WITHOUT_NODE_AFTER, RETIREMENT
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
-from leeway_sandbox.scenario import Manifest, Scenario
-from lightkube import Client, KubeConfig
+from leeway_sandbox.scenario import Manifest
 from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import Node
 
-from tests.end_to_end.conftest import daemonset, deployment
+from tests.end_to_end.conftest import deployment
 from tests.end_to_end.environment import Entry, Journal, events_about, run_reconcile
 from tests.end_to_end.provisioning import (
     CLUSTER,
-    PARAMETERS,
     instances,
-    prepare,
     run,
+    sandbox_with,
     store,
     table_of,
 )
 from tests.end_to_end.replacing import TEAM, Replacing, first
-from tests.end_to_end.rights import check_calls_are_granted, granted, used
+from tests.end_to_end.rights import granted, used
 from tests.launch.pools import document, node_class, pool
 
 CHURN = {"percent": 100, "atLeast": 10, "within": "1s"}
@@ -123,34 +121,26 @@ class GivingBack(Replacing):
         self, instance: str, since: float = 0, kind: str = "capacity-return"
     ) -> Entry | None:
         """The outcome of the retirement of an instance, if there is one."""
-        found = [e for e in self.since(since).outcomes(instance) if "kind" in e]
+        found = self.since(since).outcomes(instance)
         return next((e for e in found if e["kind"] == kind), None)
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GivingBack]:
-    scenario = Scenario(cluster=CLUSTER, groups=(), workloads=(daemonset("cni"),))
-    options = {"aws": ["--schedule-speed", "0"], "kubernetes": ["--node-join", "1"]}
-    state = tmp_path_factory.mktemp("giving-back")
-    with (
-        Sandbox.start(scenario, state_dir=state, parameters=PARAMETERS, options=options) as sandbox,
-        Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube,
-    ):
-        prepare(sandbox)
-        store(
-            sandbox,
-            node_class(),
-            provisioner(),
-            team_pool("shrunk", "4", disruption=QUICK),
-            team_pool("aged", expires="90s", disruption=NEVER),
-            team_pool("raced", disruption=QUICK),
-            team_pool("deleted", disruption=NEVER),
-            team_pool("kept", expires="1s", disruption=QUICK),
-            team_pool("sick", disruption={"budgets": [{"nodes": "0"}]}),
-            team_pool("guarded", annotations={PROTECTED: "true"}, disruption=QUICK),
-            *(joint_pool(name, limits={"nodes": "1"}) for name in ("joint-a", "joint-b")),
-            document("Cluster", CLUSTER, SPEC),
-        )
+    with sandbox_with(
+        tmp_path_factory.mktemp("giving-back"),
+        node_class(),
+        provisioner(),
+        team_pool("shrunk", "4", disruption=QUICK),
+        team_pool("aged", expires="90s", disruption=NEVER),
+        team_pool("raced", disruption=QUICK),
+        team_pool("deleted", disruption=NEVER),
+        team_pool("kept", expires="1s", disruption=QUICK),
+        team_pool("sick", disruption={"budgets": [{"nodes": "0"}]}),
+        team_pool("guarded", annotations={PROTECTED: "true"}, disruption=QUICK),
+        *(joint_pool(name, limits={"nodes": "1"}) for name in ("joint-a", "joint-b")),
+        document("Cluster", CLUSTER, SPEC),
+    ) as (sandbox, kube):
         found = GivingBack(sandbox, kube)
         kept = team("kept", 1, **{PROTECTED: "true"})
         found.create(team("spare", 1), team("shrunk", 6), team("aged", 1), team("raced", 1), kept)
@@ -161,7 +151,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GivingBack]:
         found.scale("guarded", 0)
         found.empty_since = time.time()
         yield found
-        check_calls_are_granted(sandbox)
 
 
 def test_pods_of_a_smaller_deployment_move_to_fewer_nodes(world: GivingBack) -> None:

@@ -10,10 +10,8 @@ from leeway.launch.intent import JOIN_WITHIN, REPEAT_WITHIN
 from leeway.launch.launch_nodes import MOST_ROUNDS
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
-from leeway_sandbox.scenario import Scenario
 from lightkube import Client, KubeConfig
 
-from tests.end_to_end.conftest import daemonset
 from tests.end_to_end.environment import until
 from tests.end_to_end.launch_faults import (
     ONE_POD_EACH,
@@ -22,13 +20,7 @@ from tests.end_to_end.launch_faults import (
     no_capacity,
 )
 from tests.end_to_end.promises import check_accounts
-from tests.end_to_end.provisioning import (
-    CLUSTER,
-    PARAMETERS,
-    prepare,
-    store,
-)
-from tests.end_to_end.rights import check_calls_are_granted
+from tests.end_to_end.provisioning import sandbox_with, store
 from tests.launch.pools import pool, with_class
 
 CLASSES: dict[str, dict[str, Any]] = {
@@ -57,17 +49,8 @@ MOST_TRIES = 40
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """A cluster without nodes, with a pool for each case, in an account whose default puts tags
     into the metadata of instances."""
-    scenario = Scenario(cluster=CLUSTER, groups=(), workloads=(daemonset("cni"),))
-    options = {
-        "aws": ["--schedule-speed", "0"],
-        "kubernetes": ["--node-join", "1"],
-        "lambda": ["--redelivery", "1"],
-    }
     state = tmp_path_factory.mktemp("launch-faults")
-    with Sandbox.start(
-        scenario, state_dir=state, parameters=PARAMETERS, options=options
-    ) as running:
-        prepare(running)
+    with sandbox_with(state, functions=["--redelivery", "1"]) as (running, _):
         ec2 = client("ec2", running.aws_url)
         ec2.modify_instance_metadata_defaults(InstanceMetadataTags="enabled")
         iam = client("iam", running.aws_url)
@@ -78,7 +61,6 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
             store(running, *with_class(of, **spec))
         yield running
         check_accounts(running)
-        check_calls_are_granted(running)
 
 
 @pytest.fixture

@@ -9,29 +9,25 @@ from typing import Any
 import pytest
 import yaml
 from leeway_sandbox.provisioning import client, create_workloads
-from leeway_sandbox.sandbox import Sandbox
-from leeway_sandbox.scenario import Scenario, namespace
+from leeway_sandbox.scenario import namespace
 from lightkube import Client, KubeConfig
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Event, Node, Pod
 
-from tests.end_to_end.conftest import daemonset, deployment
+from tests.end_to_end.conftest import deployment
 from tests.end_to_end.environment import Environment, Journal, until
 from tests.end_to_end.promises import check_promises
 from tests.end_to_end.provisioning import (
     CLUSTER,
     FUNCTION,
-    PARAMETERS,
     ROLE,
     bound,
     end_time_to_join,
     fire_watch,
     instances,
-    prepare,
-    store,
+    sandbox_with,
     watch,
 )
-from tests.end_to_end.rights import check_calls_are_granted
 from tests.launch.pools import GROUP_TERMS, SUBNET_TERMS, node_class, pool
 
 MANIFESTS = Path(__file__).parents[1] / "manifests" / "users"
@@ -69,30 +65,23 @@ def read(name: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
     """A cluster without nodes and groups, with two pools, that watch_pods watches."""
-    scenario = Scenario(cluster=CLUSTER, groups=(), workloads=(daemonset("cni"),))
-    state = tmp_path_factory.mktemp("nothing")
-    options = {"aws": ["--schedule-speed", "0"], "kubernetes": ["--node-join", "1"]}
-    with Sandbox.start(
-        scenario, state_dir=state, parameters=PARAMETERS, options=options
-    ) as running:
-        prepare(running)
-        web = pool(only={"cpu": ["2", "4", "8"]})
-        own = node_class() | {"metadata": {"name": "web"}}
-        web["spec"]["template"]["spec"]["nodeClassRef"]["name"] = "web"
-        # Without the taint, pods of other tests would use up a part of the limit.
-        stormy = pool(
-            "stormy",
-            capacity=["spot"],
-            only={"cpu": ["2"]},
-            limits={"nodes": MOST},
-            template={"taints": [{"key": "stormy", "effect": "NoSchedule"}]},
-        )
-        stormy["spec"]["template"]["spec"]["nodeClassRef"]["name"] = "web"
-        store(running, web, own, stormy, read("provisioner-gpu.yaml"), template())
+    web = pool(only={"cpu": ["2", "4", "8"]})
+    own = node_class() | {"metadata": {"name": "web"}}
+    web["spec"]["template"]["spec"]["nodeClassRef"]["name"] = "web"
+    # Without the taint, pods of other tests would use up a part of the limit.
+    stormy = pool(
+        "stormy",
+        capacity=["spot"],
+        only={"cpu": ["2"]},
+        limits={"nodes": MOST},
+        template={"taints": [{"key": "stormy", "effect": "NoSchedule"}]},
+    )
+    stormy["spec"]["template"]["spec"]["nodeClassRef"]["name"] = "web"
+    manifests = (web, own, stormy, read("provisioner-gpu.yaml"), template())
+    with sandbox_with(tmp_path_factory.mktemp("nothing"), *manifests) as (running, _):
         found = Environment(running)
         watch(found)
         yield found
-        check_calls_are_granted(running)
 
 
 @pytest.fixture

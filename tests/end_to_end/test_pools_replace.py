@@ -6,13 +6,12 @@ from collections.abc import Iterator
 import pytest
 from leeway_cli.main import run as leeway
 from leeway_sandbox.provisioning import create_workloads
-from leeway_sandbox.sandbox import Sandbox
-from lightkube import Client, KubeConfig
+from lightkube import Client
 from lightkube.resources.core_v1 import Node
 
 from tests.end_to_end.environment import Entry, events_about, until
 from tests.end_to_end.promises import check_promises
-from tests.end_to_end.provisioning import CLUSTER, PARAMETERS, prepare, store
+from tests.end_to_end.provisioning import CLUSTER, sandbox_with, store
 from tests.end_to_end.replacing import (
     EIGHT,
     FOUR,
@@ -32,7 +31,6 @@ from tests.end_to_end.replacing import (
     wait_until,
     workload,
 )
-from tests.end_to_end.rights import check_calls_are_granted
 from tests.launch.pools import node_class
 
 BUDGET = {"percent": 0, "atLeast": 1, "within": f"{WITHIN:g}s"}
@@ -43,24 +41,15 @@ NO_CAPACITY = {"error": "InsufficientInstanceCapacity", "instance_type": "*", "z
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replacing]:
     """A paused cluster with nodes of pools and of a group. Schedules do not run: what happens is
     the effect of notices and of the messages of retirements."""
-    state = tmp_path_factory.mktemp("replacing")
-    options = {
-        "aws": ["--schedule-speed", "0"],
-        "kubernetes": ["--node-join", "1"],
-        "lambda": ["--retry-delay", "1"],
-    }
-    with (
-        Sandbox.start(WORLD, state_dir=state, parameters=PARAMETERS, options=options) as sandbox,
-        Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube,
-    ):
-        prepare(sandbox)
-        store(
-            sandbox,
-            node_class(),
-            *(team_pool(name, EIGHT if name == "scarce" else FOUR) for name in POOLS),
-            team_pool(SHARED, {"cpu": ["2"]}),
-            *unbootable(),
-        )
+    with sandbox_with(
+        tmp_path_factory.mktemp("replacing"),
+        node_class(),
+        *(team_pool(name, EIGHT if name == "scarce" else FOUR) for name in POOLS),
+        team_pool(SHARED, {"cpu": ["2"]}),
+        *unbootable(),
+        scenario=WORLD,
+        functions=["--retry-delay", "1"],
+    ) as (sandbox, kube):
         env = Replacing(sandbox, kube)
         env.policy(paused=True, churn=BUDGET)
         env.create(
@@ -72,7 +61,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replacing]:
             workload("killed", 2),
         )
         yield env
-        check_calls_are_granted(sandbox)
 
 
 @pytest.fixture(autouse=True)

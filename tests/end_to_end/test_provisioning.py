@@ -2,20 +2,23 @@
 
 import itertools
 import json
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from leeway.manifests.node_pool import ON_DEMAND_PERCENTAGE
+from leeway.selection.labels import INITIALIZED, INSTANCE_TYPE, REGISTERED
 from leeway_sandbox.provisioning import client, create_workloads
 from leeway_sandbox.sandbox import Sandbox
-from leeway_sandbox.scenario import Scenario
 from lightkube import Client, KubeConfig
 from lightkube.models.core_v1 import PersistentVolumeClaimSpec, VolumeResourceRequirements
 from lightkube.models.meta_v1 import ObjectMeta
-from lightkube.resources.core_v1 import Event, PersistentVolumeClaim, Pod
+from lightkube.resources.core_v1 import Event, Node, PersistentVolumeClaim, Pod
+from lightkube.types import PatchType
 
-from tests.end_to_end.conftest import daemonset, deployment
+from tests.end_to_end.conftest import deployment
 from tests.end_to_end.environment import until
 from tests.end_to_end.killed_runs import Killed, Killer, run_killed
 from tests.end_to_end.launch_faults import ONE_POD_EACH, PoolCase, failing, until_consumed, wake
@@ -23,38 +26,76 @@ from tests.end_to_end.promises import check_promises
 from tests.end_to_end.provisioning import (
     CLUSTER,
     FUNCTION,
-    PARAMETERS,
     bound,
     instances,
     message,
     nodes,
-    prepare,
     run,
+    sandbox_with,
     store,
     table_of,
 )
 from tests.end_to_end.replacing import wait_until
-from tests.end_to_end.rights import check_calls_are_granted, granted, used
+from tests.end_to_end.rights import granted, used
 from tests.end_to_end.test_headroom import adopt, schedule_of
-from tests.launch.pools import node_class, pool
+from tests.launch.pools import document, node_class, pool
 
 POOLS = ("killed", "repeated")
+ASIDE = {"key": "aside", "effect": "NoSchedule"}
+"""The taint of pools that take no pod of other tests."""
+TEAM = "example.com/team"
+CAPACITY_TYPE = "karpenter.sh/capacity-type"
+POOL = "karpenter.sh/nodepool"
+
+
+def aside(name: str, **spec: Any) -> dict[str, Any]:
+    """A pool of nodes with two processors for pods that tolerate its taint."""
+    return pool(name, only={"cpu": ["2"]}, template={"taints": [ASIDE]}, **spec)
+
+
+def two_teams() -> dict[str, Any]:
+    """A pool whose nodes have one of two values of a label."""
+    found = aside("shared")
+    rules = found["spec"]["template"]["spec"]["requirements"]
+    rules.append({"key": TEAM, "operator": "In", "values": ["x", "y"]})
+    return found
+
+
+def half() -> dict[str, Any]:
+    """A pool of which half is on-demand."""
+    found = aside("half")
+    found["metadata"]["annotations"] = {ON_DEMAND_PERCENTAGE: "50"}
+    return found
+
+
+def on(of_pool: str, name: str, replicas: int, cpu: str = "1200m") -> Any:
+    """A Deployment for a pool aside, whose pods each fill a node."""
+    made: Any = deployment(name, replicas, 5)
+    spec = made["spec"]["template"]["spec"]
+    spec |= {"nodeSelector": {POOL: of_pool}, "tolerations": [ASIDE]}
+    spec["containers"][0]["resources"]["requests"]["cpu"] = cpu
+    return made
+
+
+def labels(kube: Client, of_pool: str) -> list[dict[str, str]]:
+    """The labels of each node of a pool."""
+    found = [one.metadata.labels or {} for one in nodes(kube) if one.metadata]
+    return [one for one in found if one.get(POOL) == of_pool]
 
 
 @pytest.fixture(scope="module")
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    """A cluster without nodes, with a pool."""
-    scenario = Scenario(cluster=CLUSTER, groups=(), workloads=(daemonset("cni"),))
-    state = tmp_path_factory.mktemp("provisioned")
-    options = {"aws": ["--schedule-speed", "0"], "kubernetes": ["--node-join", "1"]}
-    with Sandbox.start(
-        scenario, state_dir=state, parameters=PARAMETERS, options=options
-    ) as running:
-        prepare(running)
-        store(running, pool(only={"cpu": ["2", "4", "8"]}), node_class())
-        store(running, *(pool(name, capacity=["on-demand"], only=ONE_POD_EACH) for name in POOLS))
+    """A cluster without nodes, with pools."""
+    with sandbox_with(
+        tmp_path_factory.mktemp("provisioned"),
+        pool(only={"cpu": ["2", "4", "8"]}),
+        node_class(),
+        *(pool(name, capacity=["on-demand"], only=ONE_POD_EACH) for name in POOLS),
+        two_teams(),
+        half(),
+        aside("overlaid", capacity=["on-demand"]),
+    ) as (running, _):
         yield running
-        check_calls_are_granted(running)
 
 
 @pytest.fixture
@@ -221,6 +262,26 @@ def test_a_pod_whose_claim_no_node_can_meet_gets_its_node_when_the_claim_is_met(
     assert not any(name.startswith("devices-") for name in bound(kube))
 
 
+def test_nodes_have_the_label_values_and_the_capacity_types_that_were_planned(
+    sandbox: Sandbox, kube: Client
+) -> None:
+    apart = on("shared", "apart", 2)
+    term = {"labelSelector": {"matchLabels": {"app": "apart"}}, "topologyKey": TEAM}
+    apart["spec"]["template"]["spec"]["affinity"] = {
+        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    }
+    create_workloads([apart, on("half", "halved", 4)], sandbox.write_kubeconfig())
+
+    def all_run() -> bool:
+        assert run(sandbox) == []
+        return sum(name.startswith(("apart-", "halved-")) for name in bound(kube)) == 6
+
+    assert until(all_run)
+    assert {one[TEAM] for one in labels(kube, "shared")} == {"x", "y"}
+    types = Counter(one[CAPACITY_TYPE] for one in labels(kube, "half"))
+    assert types == {"spot": 2, "on-demand": 2}
+
+
 SOON = timedelta(seconds=45)
 """The shortest time to a window: two functions start, and read the new manifests."""
 
@@ -318,3 +379,55 @@ def test_nodes_are_launched_before_a_window_and_at_its_start_every_pod_runs(
     assert serving == bought
     assert run(sandbox) == []
     assert set(instances(sandbox)) == before | bought
+
+
+FUSE = "smarter-devices/fuse"
+COVERED = "m6i.large"
+"""A type that is not the cheapest one."""
+
+
+def test_a_promised_resource_gets_a_node_that_waits_for_its_device_plugin(
+    sandbox: Sandbox, kube: Client
+) -> None:
+    """By NodeOverlays: EC2 launches by their prices, and a node is initialized when its device
+    plugin offers what they promise. The last test: the overlays change all pools."""
+    covered = {"key": INSTANCE_TYPE, "operator": "In", "values": [COVERED]}
+    store(
+        sandbox,
+        document("NodeOverlay", "fuse", {"requirements": [], "capacity": {FUSE: 1}}),
+        document("NodeOverlay", "covered", {"requirements": [covered], "price": "0.001"}),
+    )
+    forget_manifests(sandbox)
+    workload = on("overlaid", "builder", 1, "100m")
+    resources = workload["spec"]["template"]["spec"]["containers"][0]["resources"]
+    for field in ("requests", "limits"):
+        resources[field] = {**resources.get(field, {}), FUSE: "1"}
+    before = set(instances(sandbox))
+    create_workloads([workload], sandbox.write_kubeconfig())
+    assert until(lambda: not run(sandbox) and set(instances(sandbox)) - before)
+    launched = set(instances(sandbox))
+    assert len(launched - before) == 1
+    assert until(lambda: [one.get(REGISTERED) for one in labels(kube, "overlaid")] == ["true"])
+    (found,) = labels(kube, "overlaid")
+    assert found[INSTANCE_TYPE] == COVERED, "EC2 itself would choose a cheaper type"
+    for _ in range(3):
+        assert run(sandbox) == []
+    assert set(instances(sandbox)) == launched, "the node that starts has a place for the pod"
+    assert INITIALIZED not in labels(kube, "overlaid")[0]
+    assert not any(name.startswith("builder-") for name in bound(kube))
+    offer(kube)
+    assert until(lambda: any(name.startswith("builder-") for name in bound(kube)))
+    assert until(lambda: labels(kube, "overlaid")[0].get(INITIALIZED) == "true")
+    assert run(sandbox) == []
+    assert set(instances(sandbox)) == launched
+
+
+def offer(kube: Client) -> None:
+    """Offer the resource, as a device plugin does."""
+    (node,) = [
+        one.metadata
+        for one in nodes(kube)
+        if one.metadata and (one.metadata.labels or {}).get(POOL) == "overlaid"
+    ]
+    patch = {"status": {field: {FUSE: "1"} for field in ("capacity", "allocatable")}}
+    kube.patch(Node.Status, str(node.name), patch, patch_type=PatchType.MERGE)

@@ -35,7 +35,6 @@ from tests.end_to_end.launches import (
     WORLD,
     admission,
     answers,
-    events_of,
     kubernetes,
     launch,
     member,
@@ -72,7 +71,7 @@ def test_a_launching_instance_goes_into_service_when_its_node_is_ready(
     scaling = launch(env, "arriving")
     instance, state = member(scaling, "arriving")
     assert state.startswith("Pending")
-    seen = env.wait([instance], 0)
+    seen = env.wait([instance], 0, Journal.admissions)
     outcome = admission(seen, instance)
     assert (outcome["result"], outcome["hooks"]) == ("admitted", [ADMIT])
     assert answers(env, instance) == ["begun", "CONTINUE"]
@@ -95,7 +94,7 @@ def test_a_gpu_node_without_a_device_plugin_is_abandoned_with_the_likely_cause(
     instance, _ = member(scaling, "bare-gpu")
     # Otherwise the group launches again and again.
     scaling.suspend_processes(AutoScalingGroupName="bare-gpu", ScalingProcesses=["Launch"])
-    seen = env.wait([instance], 0)
+    seen = env.wait([instance], 0, Journal.admissions)
     outcome = admission(seen, instance)
     assert outcome["result"] == "not-ready"
     assert (
@@ -111,7 +110,7 @@ def test_a_gpu_node_without_a_device_plugin_is_abandoned_with_the_likely_cause(
 def test_a_gpu_node_with_its_devices_is_admitted(env: Environment) -> None:
     scaling = launch(env, "gpu", "g4dn.xlarge")
     instance, _ = member(scaling, "gpu")
-    assert admission(env.wait([instance], 0), instance)["result"] == "admitted"
+    assert admission(env.wait([instance], 0, Journal.admissions), instance)["result"] == "admitted"
 
 
 def test_an_admission_survives_a_crash_of_its_function_at_every_checkpoint(
@@ -130,11 +129,11 @@ def test_an_admission_survives_a_crash_of_its_function_at_every_checkpoint(
     ]
     env.sandbox.faults("lambda", faults)
     run_reconcile(env)
-    seen = env.wait(arriving, since)
+    seen = env.wait(arriving, since, Journal.admissions)
     killed = [e for e in seen.of("invocation") if e["outcome"] == "killed"]
     assert len(killed) >= 8, "the faults must have met the middle of the work"
     for instance in arriving:
-        titles = {e["detail_type"] for e in events_of(seen, instance)}
+        titles = {e["detail_type"] for e in seen.admissions(instance)}
         assert titles == {"Leeway Node Admitted"}
     answered = ["begun", "CONTINUE"]
     until(lambda: all(answers(env, one) == answered for one in arriving))
@@ -227,8 +226,9 @@ def test_reconcile_finds_hooks_without_a_notice(env: Environment) -> None:
         arriving, _ = member(scaling, "unheard")
         assert answers(env, instance) == answers(env, arriving) == ["begun"]
     run_reconcile(env)
-    seen = env.wait([instance, arriving], since)
+    seen = env.wait([instance], since)
     assert [o["result"] for o in seen.outcomes(instance)] == ["drained"]
+    seen = env.wait([arriving], since, Journal.admissions)
     assert admission(seen, arriving)["result"] == "admitted"
     until(lambda: answers(env, instance)[-1] == answers(env, arriving)[-1] == "CONTINUE")
     assert not seen.died([node])

@@ -29,6 +29,8 @@ class ImagesInMemory:
     def _matches(self, image: Image, name: str, term: AmiTerm) -> bool:
         if term.id or term.ssm_parameter:
             return name in (term.id, self.values.get(term.ssm_parameter or ""))
+        if image.state != "available":
+            return False
         tags = self.tags.get(name, {})
         return fnmatchcase(image.name, term.name or "*") and all(
             key in tags and value in ("*", tags[key]) for key, value in term.tags.items()

@@ -1,5 +1,6 @@
 """The AMI of a node: by the parameters that AWS publishes, or by the terms of the node class."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,9 +10,10 @@ from leeway.launch.images import (
     image_by_parameter,
     image_by_terms,
     parameters_of,
+    unusable_images,
     variant_of,
 )
-from leeway.launch.node_settings import NotLaunchable
+from leeway.launch.node_settings import NodeSettings, NotLaunchable
 from leeway.selection.offers.catalog import Catalog
 from leeway_sandbox.aws.images import node_images
 
@@ -85,6 +87,45 @@ def test_the_newest_image_of_the_architecture_is_used() -> None:
     assert image_by_terms(found, AMD, deprecated[:1]).name == "newest"
     with pytest.raises(NotLaunchable, match=r"arm64 matches EC2NodeClass default, spec\.amiSelect"):
         image_by_terms(found, ARM, images[:1])
+
+
+OWN, GONE = "ami-0123456789abcdef0", "ami-0fedcba9876543210"
+
+
+def by_id(*names: str) -> NodeSettings:
+    return settings(node_class(amiSelectorTerms=[{"id": one} for one in names], amiFamily="AL2023"))
+
+
+def test_an_image_that_ec2_does_not_show_is_named_with_the_possible_causes() -> None:
+    with pytest.raises(NotLaunchable) as refused:
+        image_by_terms(by_id(GONE), ARM, [])
+    said = str(refused.value)
+    assert f"EC2 knows no image {GONE}" in said
+    assert "EC2NodeClass default, spec.amiSelectorTerms[0].id" in said
+    for cause in ("another region", "deregistered", "not shared with this account"):
+        assert cause in said
+    assert "No AMI for" not in said
+
+
+@pytest.mark.parametrize("state", ["pending", "disabled", "deregistered", "failed"])
+def test_an_image_that_is_not_available_is_not_used_and_its_state_is_named(state: str) -> None:
+    own = replace(image("own", 1), id=OWN, state=state)
+    with pytest.raises(NotLaunchable, match=f"image {OWN} .* is {state}, not available"):
+        image_by_terms(by_id(OWN), AMD, [own])
+    usable = replace(image("other", 9), id=GONE)
+    assert image_by_terms(by_id(OWN, GONE), AMD, [own, usable]) == usable
+
+
+def test_an_image_of_another_architecture_is_named_with_its_own() -> None:
+    own = replace(image("own", 1), id=OWN)
+    with pytest.raises(NotLaunchable, match=f"no AMI for arm64 .*: {OWN} is for x86_64"):
+        image_by_terms(by_id(OWN), ARM, [own])
+
+
+def test_each_image_of_several_that_ec2_does_not_show_is_told() -> None:
+    own = replace(image("own", 1), id=OWN)
+    (told,) = unusable_images(by_id(OWN, GONE), [own])
+    assert "spec.amiSelectorTerms[1].id" in told
 
 
 def test_the_variant_is_that_of_the_machine(catalog: Catalog) -> None:

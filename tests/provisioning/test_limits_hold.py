@@ -116,7 +116,6 @@ def test_a_limit_holds_and_no_pod_gets_two_nodes_in_any_history(
         settings=settings(
             max_examples=25,
             stateful_step_count=15,
-            derandomize=True,  # a new history must not fail in somebody else's change
             phases=[Phase.generate],
         ),
     )

@@ -13,7 +13,7 @@ from leeway.retirement.record import MAX_EXECUTION_TIME, ReplacementIntent
 
 from tests.fakes.retirement import POD, RetirementFakes, retirement_fakes
 from tests.retirement.retirements import NOTICED
-from tests.template.translation import translate
+from tests.template.translation import translated
 
 MOST_OPERATIONS = 2700
 """Lambda ends an execution at its operation 3,000. Source: AWS Lambda quotas."""
@@ -92,5 +92,5 @@ def test_the_longest_retirement_has_operations_left(make: Callable[[], Long]) ->
 
 
 def test_the_template_allows_no_longer_retirement() -> None:
-    longest = translate({}, {})["Parameters"]["RetirementTimeout"]["MaxValue"]
+    longest = translated()["Parameters"]["RetirementTimeout"]["MaxValue"]
     assert timedelta(seconds=longest) == MAX_EXECUTION_TIME

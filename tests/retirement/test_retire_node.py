@@ -331,3 +331,13 @@ def test_a_drain_is_not_suspended_while_the_replacement_is_retried() -> None:
     fakes = retirement_fakes(pods=[POD], blocks=False, ends_in=60, detaches=False)
     retire(fakes)
     assert fakes.steps.waited == timedelta(0)
+
+
+def test_the_row_of_a_retirement_says_that_its_node_cannot_be_cordoned() -> None:
+    refusing = retirement_fakes(cordons_refused=5, pods=[POD], blocks=False)
+    retire(refusing)
+    problems = [one.problem for one in refusing.fast.states]
+    assert problems[0] is not None
+    assert problems[0].code == "NodeNotCordoned"
+    assert "cannot patch resource" in problems[0].message
+    assert problems[-1] is None, "it is taken back when the node is cordoned"

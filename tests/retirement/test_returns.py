@@ -70,14 +70,14 @@ def test_an_empty_node_is_terminated() -> None:
 
 
 def test_a_pod_that_came_between_the_decision_and_the_cordon_keeps_the_node() -> None:
-    assert "has 1 pods now" in kept(returned(EMPTY, WEB)).reason.message
+    assert "has 1 pod now" in kept(returned(EMPTY, WEB)).reason.message
     more = replace(WEB, name="web-2")
     assert "has 2 pods now" in kept(returned(UNDERUSED, WEB, more)).reason.message
 
 
 def test_a_pod_that_still_terminates_keeps_an_empty_node() -> None:
     ending = replace(WEB, deletion=NOTICED.replace(hour=23))
-    assert "has 1 pods now" in kept(returned(EMPTY, ending)).reason.message
+    assert "has 1 pod now" in kept(returned(EMPTY, ending)).reason.message
 
 
 def test_a_budget_that_blocks_now_keeps_the_node() -> None:

@@ -448,3 +448,20 @@ def test_a_group_with_capacity_rebalancing_and_a_foreign_hook_is_not_waited_for(
         "no notice would come when the group terminates it"
     )
     assert outcome.replacement == "left-to-owner"
+
+
+def test_the_row_of_a_retirement_says_what_it_waits_for() -> None:
+    fakes = rebalanced()
+
+    def count_nodes() -> NodeCount:
+        if fakes.clock.time - NOTICED < timedelta(minutes=3):
+            raise ClusterUnavailable("connection refused")
+        return NodeCount(20, 20)
+
+    fakes.cluster.count_nodes = count_nodes  # type: ignore[method-assign]
+    retire(fakes)
+    problems = [one.problem for one in fakes.fast.states]
+    assert problems[0] is not None
+    assert problems[0].code == "DisruptionNotDecided"
+    assert "connection refused" in problems[0].message
+    assert problems[-1] is None

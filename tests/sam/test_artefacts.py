@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from leeway_sandbox.template import read_template
 
 from tests.kubernetes.faulty_server import json_answer, pod, pods, running_faulty_server
+from tests.template.translation import deployed
 
 ROOT = Path(__file__).parents[2]
-FUNCTIONS = [f.logical_id for f in read_template(ROOT / "template.yaml", {}).functions]
+FUNCTIONS = [f.logical_id for f in deployed().functions]
 IMPORT = """
 import sys
 sys.path[:0] = sys.argv[1:]
@@ -30,13 +30,11 @@ pytestmark = pytest.mark.sam
 def test_a_built_function_is_importable_with_only_its_layer(build: Path, function: str) -> None:
     python = Path(sys.base_prefix) / "bin" / "python3.13"
     code, layer = build / function, build / "LeewayLayer" / "python"
-    (deployed,) = [
-        f for f in read_template(ROOT / "template.yaml", {}).functions if f.logical_id == function
-    ]
+    (one,) = [f for f in deployed().functions if f.logical_id == function]
     done = subprocess.run(
         # Without the environment (-I) and site-packages (-S); warnings are errors.
         [python, "-I", "-S", "-W", "error", "-c", IMPORT, code, layer],
-        env={**deployed.environment, "AWS_REGION": "us-east-1"},
+        env={**one.environment, "AWS_REGION": "us-east-1"},
         capture_output=True,
         text=True,
         check=False,

@@ -1,5 +1,7 @@
 """Small random workloads: pools, types, nodes and pods with every kind of constraint."""
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 from leeway.selection.labels import ARCH, CAPACITY_TYPE, HOSTNAME, ZONE
@@ -73,31 +75,34 @@ def term(topology: str, **labels: str) -> PodTerm:
     return PodTerm(topology, LabelSelector(Requirements.from_labels(labels)), NAMESPACE)
 
 
+KINDS = ("spread", "spreads", "near", "apart", "both", "against")
+OTHER_KINDS = ("node", "hope", "prefer", "port", "taint", "hostile")
+TOPOLOGIES = (ZONE, HOSTNAME, ZONE, HOSTNAME, ARCH, CAPACITY_TYPE)
+
+
 @st.composite
 def specs(draw: DrawFn) -> PodSpec:
-    """Any pod: mostly with one constraint or none."""
-    topology = draw(st.sampled_from([ZONE, HOSTNAME]))
-    selected = term(topology, app=draw(st.sampled_from(APPS)))
-    settings: dict[str, object] = {"labels": {"app": draw(st.sampled_from(APPS))}}
-    for kind in draw(
-        st.sets(
-            st.sampled_from(["spread", "near", "apart", "node", "hope", "prefer", "port", "taint"]),
-            max_size=2,
-        )
-    ):
+    """Any pod: mostly with one constraint or none. It may select itself, exclude the pods that it
+    has to be near, and spread over nodes that its own requirements exclude."""
+    app = draw(st.sampled_from(APPS))
+    topology = draw(st.sampled_from(TOPOLOGIES))
+    selected = term(topology, app=draw(st.sampled_from((app, *APPS))))
+    settings: dict[str, object] = {"labels": {"app": app}}
+    for kind in draw(st.sets(st.sampled_from(KINDS + OTHER_KINDS), max_size=3)):
         match kind:
             case "spread":
-                honors_taints = draw(st.booleans())
-                spread = Spread(selected, draw(st.integers(1, 2)), honors_taints=honors_taints)
-                settings["spreads"] = (spread,)
-            case "near":
-                settings["pod_affinity"] = (selected,)
-            case "apart":
-                settings["pod_anti_affinity"] = (selected,)
+                settings["spreads"] = (draw(spreads(selected)),)
+            case "spreads":
+                other = replace(selected, topology=draw(st.sampled_from(TOPOLOGIES)))
+                settings["spreads"] = (draw(spreads(selected)), draw(spreads(other)))
+            case "near" | "apart" | "both" | "against":
+                settings |= draw(near_and_apart(kind, selected))
             case "node":
                 settings["terms"] = (draw(node_terms()),)
             case "hope":
                 settings["preferred_pod_affinity"] = (Weighted(50, selected),)
+            case "hostile":
+                settings["preferred_pod_anti_affinity"] = (Weighted(50, selected),)
             case "prefer":
                 settings["preferred_terms"] = (Weighted(50, draw(node_terms())),)
             case "port":
@@ -106,6 +111,29 @@ def specs(draw: DrawFn) -> PodSpec:
                 settings["tolerations"] = (Toleration("dedicated", "Exists"),)
     return spec(
         draw(st.sampled_from([100, 500, 1500])), draw(st.sampled_from([64, 1024])), **settings
+    )
+
+
+@st.composite
+def near_and_apart(draw: DrawFn, kind: str, selected: PodTerm) -> dict[str, object]:
+    """Affinity to these pods, anti-affinity, or both: to the same pods, or to any other ones."""
+    other = term(draw(st.sampled_from(TOPOLOGIES)), app=draw(st.sampled_from(APPS)))
+    near: dict[str, object] = {} if kind == "apart" else {"pod_affinity": (selected,)}
+    if kind == "near":
+        return near
+    return {**near, "pod_anti_affinity": (other if kind == "against" else selected,)}
+
+
+def spreads(selected: PodTerm) -> SearchStrategy[Spread]:
+    """Spread constraints of these pods."""
+    return st.builds(
+        Spread,
+        st.just(selected),
+        st.integers(1, 2),
+        required=st.sampled_from([True, True, True, False]),
+        min_domains=st.sampled_from([1, 1, 1, 2, 3]),
+        honors_affinity=st.sampled_from([True, True, False]),
+        honors_taints=st.booleans(),
     )
 
 
@@ -138,26 +166,27 @@ FEW = NodePool("few", weight=10, limits={"nodes": 2})
 
 @st.composite
 def surroundings(draw: DrawFn) -> tuple[list[NodePool], list[ExistingNode]]:
-    """Pools, and nodes that run; no nodes beside pools with limits.
-
-    (A pod on a running node keeps its place where others that its spread by zone counts on find
-    none because of a limit.)
-    """
-    if draw(st.booleans()):
-        return draw(st.sampled_from([[PLAIN], [PLAIN, TAINTED]])), draw(node_sets())
-    return draw(st.sampled_from([[PLAIN, LIMITED], [FEW], [LIMITED, FEW]])), []
+    """Pools, and nodes that run."""
+    pools = [[PLAIN], [PLAIN, TAINTED], [PLAIN, LIMITED], [FEW], [LIMITED, FEW]]
+    return draw(st.sampled_from(pools)), draw(node_sets())
 
 
 @st.composite
 def node_sets(draw: DrawFn) -> list[ExistingNode]:
-    """Up to three nodes that run, with a pod or two on them."""
+    """Up to three nodes that run, with a pod or two on them. Some have no zone."""
     found = []
     for number in range(draw(st.integers(0, 3))):
-        running = [draw(specs()) for _ in range(draw(st.integers(0, 1)))]
+        running = [draw(specs()) for _ in range(draw(st.integers(0, 2)))]
+        running[1:] = [replace(each, ports=frozenset()) for each in running[1:]]
+        zone = draw(st.sampled_from((*ZONES, *ZONES, "elsewhere", None)))
+        labels = {
+            ARCH: draw(st.sampled_from(ARCHES)),
+            CAPACITY_TYPE: draw(st.sampled_from(("spot", "on-demand"))),
+        }
         found.append(
             ExistingNode(
                 f"node-{number}",
-                {ZONE: draw(st.sampled_from(ZONES)), ARCH: draw(st.sampled_from(ARCHES))},
+                {**labels, ZONE: zone} if zone else labels,
                 Resources({"cpu": 4000, "memory": 8 * GIB, "pods": 20}),
                 Resources({"cpu": 4000, "memory": 8 * GIB, "pods": 20}),
                 taints=draw(st.sampled_from([(), (), TAINTED.taints])),

@@ -5,13 +5,13 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
 
-from tests.template.translation import translate
+from tests.template.translation import translated
 
 
 @cache
 def resources() -> dict[str, Any]:
     """Return the template's resources as CloudFormation gets them."""
-    found: dict[str, Any] = translate({}, {})["Resources"]
+    found: dict[str, Any] = translated()["Resources"]
     return found
 
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import yaml
 from leeway_sandbox.access_entries import USER_ACCESS_KEY, access_entries
-from leeway_sandbox.template import read_template
+
+from tests.template.translation import deployed
 
 ROOT = Path(__file__).parents[2]
 NODES = "arn:aws:iam::123456789012:role/nodes"
@@ -22,13 +23,13 @@ def bound_groups() -> set[str]:
 
 
 def test_the_groups_of_the_entries_are_those_of_the_bindings() -> None:
-    template = read_template(ROOT / "template.yaml", {})
+    template = deployed()
 
     assert set(template.access_entries.values()) == bound_groups()
 
 
 def test_each_function_with_an_entry_has_its_own_user_name() -> None:
-    template = read_template(ROOT / "template.yaml", {})
+    template = deployed()
     found = access_entries(template, "demo", NODES)
 
     sessions = [one for one in found["sessions"].values() if "role" in one]
@@ -42,7 +43,7 @@ def test_each_function_with_an_entry_has_its_own_user_name() -> None:
 
 
 def test_a_person_who_runs_functions_with_sam_has_every_group() -> None:
-    template = read_template(ROOT / "template.yaml", {})
+    template = deployed()
     person = access_entries(template, "demo", NODES)["sessions"][USER_ACCESS_KEY]
 
     assert set(person["groups"]) == bound_groups()

@@ -7,7 +7,7 @@ import pytest
 from tests.log_lines import REPORTS, lines_of, metrics_in
 from tests.template.granted import resources
 from tests.template.reached import ROOT, reports_reached_by
-from tests.template.translation import translate
+from tests.template.translation import translated
 
 type Watched = tuple[str, str, frozenset[str]]
 """The namespace and name of a metric with its dimensions (`name=value`)."""
@@ -195,6 +195,6 @@ def test_the_runbook_names_only_existing_functions_and_outputs() -> None:
     called = set(re.findall(r"(?:/aws/lambda/|--function-name )leeway-([a-z-]+)", runbook))
     assert "retire-node" in called
     assert called <= names
-    template = translate({}, {})
+    template = translated()
     known = template["Outputs"].keys() | template["Parameters"].keys()
     assert set(re.findall(r"`(\w+(?:Url|Arn|Size|Names|Ids))`", runbook)) <= known

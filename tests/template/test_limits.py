@@ -2,14 +2,13 @@
 
 import json
 import re
-from functools import cache
 from typing import Any
 
 import pytest
 from leeway_sandbox.intrinsics import Resolver
 
 from tests.template.granted import resources
-from tests.template.translation import TEMPLATE, translate
+from tests.template.translation import TEMPLATE, translated
 
 POLICIES = 10_240
 """Characters of all inline policies of a role, without whitespace. Source: IAM user guide, "IAM and
@@ -30,12 +29,6 @@ MANY = {
 ROLES = [name for name, r in resources().items() if r["Type"] == "AWS::IAM::Role"]
 FUNCTIONS = [name for name, r in resources().items() if r["Type"] == "AWS::Lambda::Function"]
 REGION = "ap-southeast-2"
-
-
-@cache
-def translated() -> dict[str, Any]:
-    """Return the template as CloudFormation gets it."""
-    return translate({}, {})
 
 
 def resolved(clusters: list[str]) -> Resolver:

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from tests.template.translation import TEMPLATE, translate
+from tests.template.translation import TEMPLATE, translated
 
-PARAMETERS = translate({}, {})["Parameters"]
+PARAMETERS = translated()["Parameters"]
 
 RIGHT = {
     "ClusterNames": ["", "demo", " prod ", "Blue_green-1", "a" * 100],
@@ -56,7 +56,7 @@ def test_an_invalid_value_is_refused(name: str) -> None:
 
 
 def test_every_parameter_has_a_description_and_a_group() -> None:
-    groups = translate({}, {})["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]
+    groups = translated()["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]
     grouped = [name for group in groups for name in group["Parameters"]]
     assert sorted(grouped) == sorted(PARAMETERS)
     assert all(parameter["Description"] for parameter in PARAMETERS.values())

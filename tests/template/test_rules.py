@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
-from leeway_sandbox.template import RuleResource, read_template
+from leeway_sandbox.template import RuleResource
 from moto.events.models import EventPattern
+
+from tests.template.translation import deployed
 
 ROOT = Path(__file__).parents[2]
 EVENTS = ROOT / "events"
@@ -66,7 +68,7 @@ NEAR_MISSES: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.fixture(scope="module")
 def rules() -> tuple[RuleResource, ...]:
-    return read_template(ROOT / "template.yaml", {}).rules
+    return deployed().rules
 
 
 def event_of(name: str) -> dict[str, Any]:

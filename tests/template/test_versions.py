@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 from leeway_sandbox.intrinsics import Resolver
 
-from tests.template.translation import translate
+from tests.template.translation import translate, translated
 
 
 def versions(
@@ -75,7 +75,7 @@ def test_a_change_of_a_parameter_of_its_environment_publishes_a_function(
 def test_old_versions_and_layers_are_kept_for_running_executions() -> None:
     kept = {
         body["Type"]: body.get("DeletionPolicy")
-        for body in translate({}, {})["Resources"].values()
+        for body in translated()["Resources"].values()
         if body["Type"] in {"AWS::Lambda::Version", "AWS::Lambda::LayerVersion"}
     }
     assert kept == {"AWS::Lambda::Version": "Retain", "AWS::Lambda::LayerVersion": "Retain"}
@@ -85,7 +85,7 @@ def test_old_versions_and_layers_are_kept_for_running_executions() -> None:
 def test_a_description_with_the_longest_parameters_fits_the_quota_of_lambda(
     function: str,
 ) -> None:
-    allowed = translate({}, {})["Parameters"]["EndpointUrl"]["MaxLength"]
+    allowed = translated()["Parameters"]["EndpointUrl"]["MaxLength"]
     longest = {
         "Architecture": "x86_64",
         "EndpointUrl": "https://".ljust(allowed, "x"),

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+from leeway_sandbox.template import DeployedTemplate, parse_template, read_template
 from samtranslator.parser.parser import Parser
 from samtranslator.translator.translator import Translator
-from samtranslator.yaml_helper import yaml_parse
 
 TEMPLATE = Path(__file__).parents[2] / "template.yaml"
 CODE = {
@@ -26,19 +26,25 @@ CODE = {
 
 
 @cache
-def _template() -> dict[str, Any]:
-    found: dict[str, Any] = yaml_parse(TEMPLATE.read_text())
-    return found
+def deployed() -> DeployedTemplate:
+    """The template as the sandbox deploys it without parameters. Tests share it."""
+    return read_template(TEMPLATE, {})
+
+
+@cache
+def translated() -> dict[str, Any]:
+    """The template without parameters. Tests share it."""
+    return translate({}, {})
 
 
 def translate(uploaded: Mapping[str, str], parameters: Mapping[str, str]) -> dict[str, Any]:
     """Translate, with `uploaded` telling the version in which a resource's code was uploaded."""
-    template = deepcopy(_template())
+    template = deepcopy(dict(parse_template(TEMPLATE.read_text())))
     for logical_id, key in CODE.items():
         version = uploaded.get(logical_id, "1")
         template["Resources"][logical_id]["Properties"][key] = f"s3://code/{logical_id}-{version}"
     translator = Translator(None, Parser(), [], boto3.Session(region_name="us-east-1"))
-    translated: dict[str, Any] = translator.translate(
+    found: dict[str, Any] = translator.translate(
         template, dict(parameters), get_managed_policy_map=dict
     )
-    return translated
+    return found

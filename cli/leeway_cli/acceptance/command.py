@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from leeway.reasons import counted
 
 from leeway_cli import options
 from leeway_cli.errors import BadInputError, CannotBeDoneError
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from leeway_cli.acceptance.run import Acceptance
 
 _COSTS = (
-    "This launches up to {nodes} nodes in cluster {cluster}, drains them and ends them. It takes "
+    "This launches up to {nodes} in cluster {cluster}, drains them and ends them. It takes "
     "up to two hours and costs less than a dollar."
 )
 _MORE = {
@@ -240,4 +241,4 @@ def _print(report: "Acceptance") -> None:
         took = "skipped  " if one.seconds is None else f"{one.seconds:>7.1f} s"
         write_stdout(f"{took}  {one.what} {one.note or one.skipped}".rstrip())
     cost = "at an unknown price" if report.usd is None else f"for {report.usd:.4f} USD"
-    write_stdout(f"{len(report.machines)} nodes {cost}; everything was removed")
+    write_stdout(f"{counted(len(report.machines), 'node')} {cost}; everything was removed")

@@ -123,14 +123,16 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a command does in a cluster. `warnings` do not stop it, `blockers` do; `left` are
-    settings that it leaves as they are."""
+    """What a command does in a cluster. `warnings` do not stop it, `blockers` do; `left` says which
+    settings it leaves as they are; `present_before` names those that were there before `leeway
+    adopt`."""
 
     cluster: str
     steps: Sequence[Step]
     blockers: Sequence[str] = field(default_factory=tuple)
     warnings: Sequence[str] = field(default_factory=tuple)
     left: Sequence[str] = field(default_factory=tuple)
+    present_before: Sequence[str] = field(default_factory=tuple)
 
     def as_data(self) -> dict[str, Any]:
         """Return the plan as the fields of a JSON document."""
@@ -148,6 +150,7 @@ class Plan:
             "blockers": [*self.blockers],
             "warnings": [*self.warnings],
             "left": [*self.left],
+            "presentBefore": [*self.present_before],
         }
 
 

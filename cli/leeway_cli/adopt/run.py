@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import typer
 from leeway import __version__
 from leeway.admission.record import ADMISSION
+from leeway.reasons import counted
 from leeway.retirement.record import RETIREMENT
 from leeway.table import OPEN
 from leeway.wiring.clients import clock, table
@@ -29,7 +30,7 @@ from leeway_cli.adopt.plan import RBAC, read_objects
 from leeway_cli.adopt.services import Connected, Services
 from leeway_cli.adopt.settings.objects import ClusterObject
 from leeway_cli.errors import CannotBeDoneError, CommandError, aws_errors
-from leeway_cli.output import Format, print_json, write_stderr, write_stdout
+from leeway_cli.output import Format, print_json, some, write_stderr, write_stdout
 
 READ_BACK_TRIES = 30
 READ_BACK_SECONDS = 1.0
@@ -67,8 +68,9 @@ class Command:
         Raises:
             CannotBeDoneError: a user does not agree, or nobody can be asked.
         """
+        changes = counted(len(questions), "step changes settings", "steps change settings")
         missing = (
-            f"Nothing was changed in cluster {cluster}: {len(questions)} steps change settings of "
+            f"Nothing was changed in cluster {cluster}: {changes} of "
             "others. Read them above, and run the command with --yes."
         )
         for one in () if self.yes else questions:
@@ -221,6 +223,10 @@ def print_plan(plan: Plan, output: Format) -> None:
     for title, reasons in (("left", plan.left), ("warning", plan.warnings)):
         for one in reasons:
             write_stdout(f"{title}: {one}")
+    if plan.present_before:
+        what = counted(len(plan.present_before), "setting stays", "settings stay")
+        why = "because `leeway adopt` found them in place"
+        write_stdout(f"left: {what}, {why}: {some(plan.present_before)}")
     if not plan.steps:
         write_stdout("Nothing has to be changed.")
 
@@ -274,8 +280,8 @@ def run_release(found: Connected, command: Command) -> None:
         raise CannotBeDoneError(f"Cluster {adoption.cluster} is not released yet: {reasons}")
     print_result(release.plan, done=True, output=command.output)
     command.say(
-        f"Cluster {adoption.cluster} is released. Its nodes and instances, and its manifests in "
-        "Leeway's table, stay as they are."
+        f"Cluster {adoption.cluster} is released. Its nodes and instances stay as they are, and so "
+        "do the manifests in Leeway's table that people applied."
     )
 
 
@@ -288,12 +294,13 @@ def _plan(found: Connected, adoption: Adoption) -> Release:
     steps = [
         Step(one, f"The {one.title} becomes as it was before `leeway adopt`.") for one in changes
     ]
-    left = (*left, *later.values(), *_present_before(found, adoption.changes))
-    return Release(Plan(adoption.cluster, steps, left=left), changes, later)
+    present = (*_present_before(found, adoption.changes),)
+    plan = Plan(adoption.cluster, steps, left=(*left, *later.values()), present_before=present)
+    return Release(plan, changes, later)
 
 
 def _present_before(found: Connected, recorded: dict[str, Change]) -> Iterator[str]:
-    """Yield the settings of Leeway that adopt found in place, so that release leaves them."""
+    """Yield the names of the settings of Leeway that adopt found in place: release leaves them."""
     services, cluster = found.services, found.cluster.name
     if not RBAC.is_dir():
         return
@@ -303,7 +310,7 @@ def _present_before(found: Connected, recorded: dict[str, Change]) -> Iterator[s
     current = services.read(desired)
     for one in desired:
         if one.key in current and one.key not in recorded and one.key != "authentication":
-            yield f"The {one.title} stays: it was there before `leeway adopt`."
+            yield one.title
 
 
 def _restored(changes: Iterable[Change]) -> Iterator[str]:
@@ -323,14 +330,16 @@ def _busy(found: Connected) -> Iterator[str]:
     number = len(busy)
     if number:
         yield (
-            f"Leeway is working on {number} instances of cluster {cluster}, and loses its rights "
-            "to them. Wait until `leeway status` lists none, or run the command with --yes."
+            f"Leeway is working on {counted(number, 'instance')} of cluster {cluster}, and "
+            "loses its rights to them. Wait until `leeway status` lists none, or run the command "
+            "with --yes."
         )
 
 
 def ask_functions(found: Connected, objects: Iterable[ClusterObject], command: Command) -> None:
     """Print each finding. The cluster is under care with or without findings."""
     from leeway_cli.doctor.checks.probes import about_aws, about_cluster
+    from leeway_cli.doctor.finding import causes
     from leeway_cli.doctor.read.probes import answers_of
     from leeway_cli.doctor.rights import rights_of
 
@@ -349,7 +358,7 @@ def ask_functions(found: Connected, objects: Iterable[ClusterObject], command: C
         if not of_cluster or not left:
             break
         command.sleep(_PAUSE)
-    for one in (*of_aws, *of_cluster):
-        command.say(f"{one.severity.value}  {one.code}: {one.reason}")
+    for one in causes([*of_aws, *of_cluster]):
+        command.say(f"{one.severity.value}  {one.code}: {' '.join(one.reasons)}")
         if one.command:
             command.say(f"$ {one.command}")

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from leeway.reasons import counted
 
 from leeway_cli.errors import BadInputError, CannotBeDoneError
 from leeway_cli.html_templates import check_page_path, write_page
@@ -90,8 +91,8 @@ def demo(
     stderr_console().print(f"\nThe HTML report: [bold]{report}[/]")
     if page.faults:
         raise CannotBeDoneError(
-            f"The report lists {len(page.faults)} faults that correct work of Leeway would have "
-            "prevented.",
+            f"The report lists {counted(len(page.faults), 'fault')} that correct work of Leeway "
+            "would have prevented.",
             result=data,
         )
     if output is Format.JSON:

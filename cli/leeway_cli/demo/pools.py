@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from leeway.reasons import counted
 from leeway_sandbox.provisioning import client, create_workloads
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Manifest, Pool, Scenario
@@ -219,12 +220,14 @@ class _Progress(ProgressBars):
         """Simulate one day."""
         task = self._bars.add_task(name, total=options.minutes, now="")
         if not self._console.is_terminal:
-            self._console.print(f"{name}: a day of {options.minutes // 60} hours is simulated")
+            self._console.print(
+                f"{name}: {counted(options.minutes // 60, 'hour')} of a day are simulated"
+            )
 
         def show(moment: Moment) -> None:
             now = (
-                f"{moment.minute // 60:02}:{moment.minute % 60:02}, {moment.nodes} nodes,"
-                f" {moment.price:.2f} USD per hour"
+                f"{moment.minute // 60:02}:{moment.minute % 60:02}, "
+                f"{counted(moment.nodes, 'node')}, {moment.price:.2f} USD per hour"
             )
             self._bars.update(task, completed=moment.minute + 1 - options.start, now=now)
 

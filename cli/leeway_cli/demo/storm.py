@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from leeway.reasons import counted
 from leeway_sandbox.installed import ROOT
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Manifest, Scenario
@@ -44,7 +45,8 @@ class Progress(ProgressBars):
         self._task = self._bars.add_task("Storm", total=1, now="")
         if not self._console.is_terminal:
             self._console.print(
-                f"Storm: EC2 reclaims {len(plan.targets)} nodes in {left:.0f} s; their pods move"
+                f"Storm: EC2 reclaims {counted(len(plan.targets), 'node')} in {left:.0f} s; their "
+                "pods move"
             )
 
     def show_storm(self, report: StormReport) -> None:
@@ -72,7 +74,7 @@ class Progress(ProgressBars):
         self._task = self._bars.add_task("Scale-up", total=plan.after, now="")
         if not self._console.is_terminal:
             self._console.print(
-                f"Scale-up: {plan.owner} gets {plan.after} pods instead of {plan.before};"
+                f"Scale-up: {plan.owner} is scaled from {plan.before} to {plan.after};"
                 " Leeway launches nodes"
             )
 
@@ -80,7 +82,7 @@ class Progress(ProgressBars):
         """Show the progress of the scale-up."""
         last, launched = report.last, len(report.launches)
         ready = sum(one.ready_at is not None for one in report.launches)
-        now = f"{last.pending} pods pending, {last.running} running"
+        now = f"{last.pending} pending, {last.running} running"
         if launched:
             now += f"; {ready}/{launched} new nodes Ready, {report.price:.2f} USD per hour"
         elif report.shortages:

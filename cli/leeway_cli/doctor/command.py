@@ -3,9 +3,10 @@
 from typing import Annotated
 
 import typer
+from leeway.reasons import counted
 
 from leeway_cli import options
-from leeway_cli.doctor.finding import Severity
+from leeway_cli.doctor.finding import Severity, causes
 from leeway_cli.errors import BadInputError, CannotBeDoneError
 from leeway_cli.output import Format, FormatOption, print_json, stdout_console
 from leeway_cli.stack import DEFAULT_STACK, cluster_name
@@ -47,14 +48,13 @@ def doctor(
     from leeway_cli.doctor.read.gather import read_facts, sources
 
     facts = read_facts(stack, cluster, sources(kubeconfig, context))
-    findings = examine(facts)
+    found = causes(examine(facts))
     if output is Format.TABLE:
-        print_findings(stdout_console(), facts, findings)
-    failures = count(findings, Severity.FAILS)
-    if failures:
+        print_findings(stdout_console(), facts, found)
+    if failures := count(found, Severity.FAILS):
         raise CannotBeDoneError(
-            f"Leeway fails at some of its work because of {failures} findings.",
-            result=as_data(facts, findings),
+            f"Leeway fails at some of its work because of {counted(failures, 'finding')}.",
+            result=as_data(facts, found),
         )
     if output is Format.JSON:
-        print_json(as_data(facts, findings))
+        print_json(as_data(facts, found))

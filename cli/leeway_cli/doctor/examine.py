@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from leeway.reasons import counted
+
 from leeway_cli.doctor import reasons
 from leeway_cli.doctor.checks.clusters import (
     check_catalog,
@@ -37,7 +39,8 @@ from leeway_cli.doctor.checks.stack import (
     check_stack,
 )
 from leeway_cli.doctor.facts import Facts, known, unread_parts
-from leeway_cli.doctor.finding import About, Finding, Severity
+from leeway_cli.doctor.finding import About, Cause, Finding, Severity
+from leeway_cli.output import some
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -83,7 +86,8 @@ _ORDER = {Severity.FAILS: 0, Severity.WARNS: 1}
 
 
 def examine(facts: Facts) -> tuple[Finding, ...]:
-    """Return the findings: failures first, and of each severity in the order of the checks."""
+    """Return what the checks find: failures first, and of each severity in the order of the checks.
+    `causes` joins findings that one command mends."""
     found = dict.fromkeys(finding for check in CHECKS for finding in check(facts))
     return tuple(sorted(found, key=lambda one: _ORDER[one.severity]))
 
@@ -91,18 +95,25 @@ def examine(facts: Facts) -> tuple[Finding, ...]:
 _STYLES = {Severity.FAILS: "bold red", Severity.WARNS: "yellow"}
 
 
-def print_findings(console: "Console", facts: Facts, findings: Sequence[Finding]) -> None:
-    """Print the findings, each with its sentence and its command below."""
+MOST_REASONS = 6
+"""How many sentences of one finding are printed; the others are counted."""
+
+
+def print_findings(console: "Console", facts: Facts, found: Sequence[Cause]) -> None:
+    """Print the findings, each with its sentences and its command below."""
     from rich.text import Text
 
-    for one in findings:
+    for one in found:
         line = Text()
         line.append(f"{one.severity.value:<5}  ", style=_STYLES[one.severity])
         line.append(one.code, style="bold")
         where = f"{one.cluster}: " if one.cluster else ""
-        line.append(f"  {where}{one.subject}", style="dim")
+        line.append(f"  {where}{some(one.subjects)}", style="dim")
         console.print(line, soft_wrap=True)
-        console.print(Text(f"       {one.reason}"), soft_wrap=True)
+        for reason in one.reasons[:MOST_REASONS]:
+            console.print(Text(f"       {reason}"), soft_wrap=True)
+        if (more := len(one.reasons) - MOST_REASONS) > 0:
+            console.print(Text(f"       and {more} more, which -o json lists"), soft_wrap=True)
         if one.command:
             console.print(Text(f"       $ {one.command}", style="cyan"), soft_wrap=True)
     for cluster in facts.clusters:
@@ -114,34 +125,34 @@ def print_findings(console: "Console", facts: Facts, findings: Sequence[Finding]
             for pool, usd in configuration.pool_limits:
                 text = f"{cluster.name}: the nodes of pool {pool} may cost {usd:.2f} USD per hour"
                 console.print(Text(text), soft_wrap=True)
-    console.print(Text(_summary(facts, findings)), soft_wrap=True)
+    console.print(Text(_summary(facts, found)), soft_wrap=True)
 
 
-def _summary(facts: Facts, findings: Sequence[Finding]) -> str:
+def _summary(facts: Facts, found: Sequence[Cause]) -> str:
     names = ", ".join(one.name for one in facts.clusters) or "no cluster"
-    fails, warns = (count(findings, severity) for severity in Severity)
+    fails, warns = (count(found, severity) for severity in Severity)
     unread = sum(1 for _ in unread_parts(facts))
-    text = f"{names}: {fails} fails, {warns} warns"
+    text = f"{names}: {counted(fails, 'failure')}, {counted(warns, 'warning')}"
     if unread:
-        return f"{text}; {unread} parts could not be read"
-    return f"{text}; everything was read" if findings else f"{names}: all is well"
+        return f"{text}; {counted(unread, 'part')} could not be read"
+    return f"{text}; everything was read" if found else f"{names}: all is well"
 
 
-def count(findings: Sequence[Finding], severity: Severity) -> int:
+def count(found: Sequence[Cause], severity: Severity) -> int:
     """Count the findings of a severity."""
-    return sum(one.severity is severity for one in findings)
+    return sum(one.severity is severity for one in found)
 
 
-def as_data(facts: Facts, findings: Sequence[Finding]) -> dict[str, Any]:
+def as_data(facts: Facts, found: Sequence[Cause]) -> dict[str, Any]:
     """Render findings for JSON."""
     return {
         "region": facts.region,
         "clusters": [one.name for one in facts.clusters],
-        "fails": count(findings, Severity.FAILS),
-        "warns": count(findings, Severity.WARNS),
+        "fails": count(found, Severity.FAILS),
+        "warns": count(found, Severity.WARNS),
         "unread": [
             {"part": one.part, "cluster": cluster, "reason": one.problem}
             for cluster, one in unread_parts(facts)
         ],
-        "findings": [asdict(one) for one in findings],
+        "findings": [asdict(one) for one in found],
     }

@@ -5,6 +5,7 @@ queue or of a rule is free text of whoever creates it, and somebody pastes these
 """
 
 import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -33,6 +34,39 @@ class Finding:
     reason: str
     command: str = ""
     cluster: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Findings that one command mends, as one finding: all of them have its severity, code, cluster
+    and command."""
+
+    severity: Severity
+    code: str
+    cluster: str
+    command: str
+    subjects: tuple[str, ...]
+    reasons: tuple[str, ...]
+
+
+def causes(findings: Iterable[Finding]) -> tuple[Cause, ...]:
+    """Join findings with one cause, in the order of the first of each. Findings without a command
+    stay alone: nothing says that they belong together."""
+    found: dict[tuple[object, ...], list[Finding]] = {}
+    for one in findings:
+        key = (one.severity, one.code, one.cluster, one.command or one)
+        found.setdefault(key, []).append(one)
+    return tuple(
+        Cause(
+            some[0].severity,
+            some[0].code,
+            some[0].cluster,
+            some[0].command,
+            tuple(dict.fromkeys(one.subject for one in some)),
+            tuple(one.reason for one in some),
+        )
+        for some in found.values()
+    )
 
 
 @dataclass(frozen=True, slots=True)

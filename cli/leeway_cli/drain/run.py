@@ -7,6 +7,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from leeway.clock import Clock
+from leeway.durations import render_duration
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 from leeway.ports.kubernetes_objects import Pod
@@ -284,9 +285,8 @@ class DrainRun:
         waited_for = ", ".join(
             pod.pod for pod in drain.pods.values() if pod.stage not in {Stage.LEFT, Stage.GONE}
         )
-        return str(
-            drain.problem or f"global timeout reached: {self.timeout}, waiting for {waited_for}"
-        )
+        limit = "never" if self.timeout is None else render_duration(self.timeout)
+        return str(drain.problem or f"global timeout reached: {limit}, waiting for {waited_for}")
 
     def _dry_run_requests(self, plan: NodePlan) -> dict[str, str]:
         """Send every request of a plan as a dry run. Returns the answers, by pod."""

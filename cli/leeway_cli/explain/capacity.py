@@ -24,9 +24,11 @@ from leeway.manifests.configuration import deleted_pools
 from leeway.manifests.node_pool import pools_of
 from leeway.policy.rules import ClusterPolicy
 from leeway.policy.worth import Worth
+from leeway.pool_pauses import POOL, PoolRecord
 from leeway.provisioning.cluster_state import ClusterState, NodeDetails
 from leeway.provisioning.demand import ClusterRead
 from leeway.provisioning.kept_objects import KINDS, KeptObjects
+from leeway.reasons import counted
 from leeway.retirement.disruption_budget import read_ledger
 from leeway.retirement.record import RETIREMENT
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE
@@ -51,11 +53,12 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class StoredRecords:
     """The instances with an open retirement, how many more may begin now (None if it is not known),
-    and when pools were deleted."""
+    when pools were deleted, and the records of pools whose instances did not join."""
 
     retiring: frozenset[str] = frozenset()
     most: int | None = None
     deleted: Mapping[str, datetime] = field(default_factory=dict)
+    pools: tuple[PoolRecord, ...] = ()
 
 
 def read_records(
@@ -79,10 +82,11 @@ def read_records(
         found = stored.find(OPEN, name, RETIREMENT, unreadable=lambda _: None)
         ledger = read_ledger(stored, name)
         deleted = deleted_pools(deployment.manifests(), name)
+        pools = stored.list(POOL, cluster=name)
     ready = sum(one.ready for one in state.details.values())
     most = ledger.left(ready, policy.churn, state.read_at)
     retiring = frozenset(one.instance for one in found)
-    return StoredRecords(retiring, most, deleted)
+    return StoredRecords(retiring, most, deleted, pools)
 
 
 _NODE_GROUP = "eks.amazonaws.com/nodegroup"
@@ -104,8 +108,9 @@ def owners_by_ec2(state: "ClusterState") -> dict[str, InstanceFacts]:
         found = instances().describe_all(state.joined.keys())
     if unknown := state.joined.keys() - found.keys():
         write_stderr(
-            f"warning: {len(unknown)} nodes are of instances that EC2 does not know in this "
-            "region, or that do not name one cluster in their tags; their labels are used."
+            f"warning: {counted(len(unknown), 'node has an instance', 'nodes have instances')} "
+            "that EC2 does not know in this region, or that do not name one cluster in "
+            "their tags; their labels are used."
         )
     return {**owners_by_labels(state, ()), **found}
 
@@ -302,6 +307,7 @@ def _capacity(
             launches,
             deleted=stored.deleted,
             reservations=reservations,
+            records=stored.pools,
         )
 
     made = snapshot(read, own_instances(facts))

@@ -9,6 +9,7 @@ from leeway.disruption.explain import MONTH_HOURS, Cost, title_of
 from leeway.instances.owners import OwnerKind
 from leeway.ports.kubernetes_objects import FOREVER
 from leeway.printable import printable
+from leeway.reasons import counted
 
 from leeway_cli.output import as_json, picked, some, stdout_console, table
 from leeway_cli.selection.select import launch_as_data
@@ -60,11 +61,6 @@ def saves(per_hour: float) -> str:
     if abs(per_hour) * MONTH_HOURS < CENT:
         return "saves nothing"
     return f"{'saves' if per_hour > 0 else 'costs'} {money(abs(per_hour))}"
-
-
-def counted(number: int, noun: str) -> str:
-    """Render a number of things: `1 pod`, `2 pods`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def cost_text(cost: Cost) -> str:

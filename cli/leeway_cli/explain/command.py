@@ -18,6 +18,7 @@ from leeway_cli.errors import (
     kubernetes_errors,
 )
 from leeway_cli.explain.asked import explain_cluster, explain_node, explain_pod
+from leeway_cli.explain.instance import explain_instance
 from leeway_cli.manifests.files import FilesOption, read_texts
 from leeway_cli.output import Format, FormatOption, print_json, stderr_console, stdout_console
 from leeway_cli.stack import DEFAULT_STACK, StackOption, has_account
@@ -121,18 +122,20 @@ app = typer.Typer(cls=_Explain, add_completion=False)
 app.command("pod")(explain_pod)
 app.command("node")(explain_node)
 app.command("cluster")(explain_cluster)
+app.command("instance")(explain_instance)
 
 
 @app.callback()
 def explain() -> None:
     """Explain what Leeway would do, and why: about a notice, a pod or a node, or to save money in a
-    cluster. Changes nothing.
+    cluster; and why an instance has not joined. Changes nothing.
 
     \b
     leeway explain EVENT.json             the same as: leeway explain notice EVENT.json
     leeway explain pod NAMESPACE/NAME
     leeway explain node NAME
     leeway explain cluster
+    leeway explain instance INSTANCE
     """
 
 

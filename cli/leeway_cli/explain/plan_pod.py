@@ -18,6 +18,7 @@ from leeway.reasons import Reason
 from leeway.selection.offers.catalog import Catalog, Unavailable
 from leeway.selection.packing.plan import Plan, PlannedNode
 from leeway.selection.packing.planning import LAUNCHES, pack
+from leeway.selection.packing.refused_offerings import refused_offerings
 from leeway.selection.packing.supply import Supply
 from leeway.selection.packing.unschedulable import unmet_requirements
 from leeway.selection.pods import ExistingNode, NodePool, Pod, PodSpec
@@ -100,7 +101,8 @@ def explain_pod(name: str, now: Situation) -> PodPlan:
         if name in launch.pods:
             return PodPlan(name, launch=launch)
     reason = next(one.reason for one in plan.unschedulable if one.pod == name)
-    reason = next(iter(full.values()), _over_limit(pod, limits, prices, now) or reason)
+    over = next(iter(full.values()), None) or _over_limit(pod, limits, prices, now)
+    reason = over or _refused_by_ec2(pod, now, now.pools) or reason
     misses = sorted(_misses(pod, reason, now), key=lambda miss: miss.distance)
     return PodPlan(name, reason=reason, misses=tuple(misses))
 
@@ -131,12 +133,20 @@ def _over_limit(
     return None
 
 
+def _refused_by_ec2(pod: Pod, now: Situation, pools: Sequence[NodePool]) -> Reason | None:
+    """Return which offerings EC2 has refused, if the pod has no node because of that."""
+    nodes = [*now.nodes, *now.joining]
+    found = refused_offerings([pod], pools, now.catalog, now.unavailable, now.daemons, nodes)
+    return found.get(pod.name)
+
+
 def _misses(pod: Pod, reason: Reason, now: Situation) -> Iterator[PoolMiss]:
     """Plan the pod alone, for one pool after the other. `reason` applies to pools that have a node
     for the pod alone."""
     for pool in now.pools:
         alone = _plan([pod], now, [pool])
         why = next((one.reason for one in alone.unschedulable), reason)
+        why = _refused_by_ec2(pod, now, [pool]) or why
         table = now.catalog.for_node_class(pool.node_class)
         # Without limits, the pool's own nodes show whether anything else is in the way.
         fits = bool(_plan([pod], now, [replace(pool, limits=None)]).launches)

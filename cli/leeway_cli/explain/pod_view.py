@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from leeway.provisioning.cluster_state import DEFAULT_SCHEDULER
+from leeway.reasons import counted
 
 from leeway_cli.output import as_json, picked, some, stdout_console
 from leeway_cli.selection.select import launch_as_data
@@ -93,6 +94,5 @@ def show_pod(name: str, pod: Mapping[str, Any], plan: "PodPlan | None") -> None:
 def _miss_line(miss: "PoolMiss", *, nearest: bool) -> str:
     title = f"  pool {miss.pool}{' (nearest)' if nearest else ''}"
     if miss.unmet:
-        count = len(miss.unmet)
-        return f"{title}: {count} {'requirement' if count == 1 else 'requirements'} not met"
+        return f"{title}: {counted(len(miss.unmet), 'requirement')} not met"
     return f"{title}: {miss.reason.code}: {miss.reason.message}"

@@ -6,6 +6,7 @@ from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 from leeway.headroom.windows import ChangePoint, Schedule, change_points
+from leeway.reasons import counted
 
 from leeway_cli.report import chart
 from leeway_cli.report.chart import WIDTH, Figure, Shape
@@ -37,7 +38,7 @@ def lay_out(name: str, schedule: Schedule, start: datetime) -> Figure:
         shapes.append(chart.line("base", GUTTER, base, WIDTH, base))
         parts = _within(points, begin, end)
         shapes += _bars(parts, zone, days[number], base, max(largest, 1))
-    legend = [("", zone.key), ("", f"{largest} replicas at most")]
+    legend = [("", zone.key), ("", f"{counted(largest, 'replica')} at most")]
     return Figure(name, f"Replicas of {name} in a week", legend, shapes, height)
 
 

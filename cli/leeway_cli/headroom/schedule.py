@@ -116,12 +116,9 @@ def _print_json(schedules: "Mapping[str, Schedule]", begin: datetime, until: dat
     if len(schedules) > 1:
         raise BadInputError(f"--name: expected one of {', '.join(schedules)} with -o json.")
     (only,) = schedules.values()
-    print_json(
-        [
-            {"at": _rfc3339(point.at), "replicas": point.size.replicas}
-            for point in _points(only, begin, until)
-        ]
-    )
+    points = _points(only, begin, until)
+    changes = [{"at": _rfc3339(one.at), "replicas": one.size.replicas} for one in points]
+    print_json({"changes": changes})
 
 
 def _points(schedule: "Schedule", begin: datetime, until: datetime) -> "list[ChangePoint]":

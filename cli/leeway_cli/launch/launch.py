@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from leeway.execution.retrying import API_ERRORS
 from leeway.ports.kubernetes import Cluster
 from leeway.ports.kubernetes_objects import Node
-from leeway.reasons import Reason
+from leeway.reasons import Reason, counted
 from leeway.selection.labels import INITIALIZED
 from leeway.wiring.clients import clock
 
@@ -96,7 +96,7 @@ class LaunchProgress(ProgressBars):
         """Show that so many instances were launched."""
         self._bars.update(self._task, description="Ready nodes", completed=0, total=count)
         if not self._console.is_terminal:
-            self._console.print(f"Launched {count} instances; waiting for their nodes")
+            self._console.print(f"Launched {counted(count, 'instance')}; waiting for Ready nodes")
 
     def ended(self, joined: Joined) -> None:
         """Show that one instance is a Ready node, or will not be one in time."""

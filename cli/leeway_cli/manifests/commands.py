@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from leeway.reasons import counted
 
 from leeway_cli.errors import BadInputError, CannotBeDoneError, as_clause
 from leeway_cli.manifests.files import (
@@ -260,10 +261,10 @@ def delete(
     missing = () if ignore_not_found else not_found(selectors, stored)
     pools = [one.name for one in chosen if one.resource == POOL]
     if pools and not dry_run:
-        minutes = DELETED_POOLS_STAY_FOR.total_seconds() / 60
+        stay = counted(DELETED_POOLS_STAY_FOR.total_seconds() / 60, "minute")
         write_stderr(
-            f"Leeway gives the nodes of {', '.join(pools)} back in {minutes:.0f} minutes. To keep "
-            "them, apply the pool again."
+            f"Leeway gives the nodes of {', '.join(pools)} back in {stay}. To keep them, apply the "
+            "pool again."
         )
     print_changes(made, cluster, dry_run, output, missing)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from leeway.reasons import counted
 
 from leeway_cli.completion import kinds
 from leeway_cli.errors import BadInputError, as_clause, unreadable
@@ -132,7 +133,9 @@ def checked(reading: "Reading", sources: Sequence[str]) -> "Reading":
     if problems:
         first, *others = [_line(problem) for problem in problems]
         more = len(others) - _MOST_PRINTED
-        details = others[:_MOST_PRINTED] + ([f"and {more} more problems"] if more > 0 else [])
+        details = others[:_MOST_PRINTED] + (
+            [f"and {counted(more, 'more problem')}"] if more > 0 else []
+        )
         raise BadInputError(f"{as_clause(first)}.", "\n".join(details))
     if not reading.written:
         where = ", ".join(sources) or "--filename"

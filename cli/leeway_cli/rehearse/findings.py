@@ -10,6 +10,7 @@ from typing import Any
 from leeway.kubernetes.translate import is_subdomain
 from leeway.policy.rules import SAFETY_MARGIN, SPOT_WARNING
 from leeway.printable import printable
+from leeway.reasons import counted
 from leeway.retirement.pods import DETACH_TIME
 from leeway.retirement.progress import RemovalMethod
 from leeway.selection.pods import PodSpec
@@ -209,7 +210,8 @@ def _without_place(
     unplaced = tuple(name for name in names if name in storm.placements.without)
     if not unplaced:
         minutes = int(SETTLED_AFTER.total_seconds() // 60)
-        message = f"Pods of {key} are not Ready again within {minutes} minutes of the warning."
+        message = f"Pods of {key} are not Ready again within {counted(minutes, 'minute')} of the "
+        message += "warning."
         change = edit(workload, "containers[].startupProbe", "")
         yield key, len(names), Finding("NotReadyAgain", message, change, names)
         return
@@ -290,7 +292,7 @@ def _outages(
         yield key, down, Finding("SingleReplica", message, change, names)
     else:
         message = (
-            f"All {before} Ready pods of {key} are on lost nodes, and it has none Ready for "
+            f"{key} has {counted(before, 'Ready pod')}, all on lost nodes, and none Ready for "
             f"{shown}."
         )
         spread = "maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: DoNotSchedule"

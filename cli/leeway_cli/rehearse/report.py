@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from leeway.policy.rules import SPOT_WARNING
+from leeway.reasons import counted
 from rich.console import Console
 
 from leeway_cli.output import as_json, picked, some, stdout_console, table
@@ -173,18 +174,22 @@ def _print_counts(found: Rehearsal, console: "Console") -> None:
     _say(
         console,
         f"Lost: {losses(found.lose)}, which is {nodes} of {len(result.cluster.nodes)} nodes"
-        + (f", in {found.rounds} rounds with seed {found.seed}" if found.rounds > 1 else ""),
+        + (
+            f", in {counted(found.rounds, 'round')} with seed {found.seed}"
+            if found.rounds > 1
+            else ""
+        ),
     )
     if found.rounds > 1:
         _say(console, "Two numbers are those of the median and of the worst round.")
-    _say(console, f"{spread(lost, found.rounds)} pods have to move. Of these:")
+    _say(console, f"Pods that have to move: {spread(lost, found.rounds)}. Of these:")
     for name, what in COUNTS.items():
         if name not in {"pods", "launched"}:
             _say(console, f"  {spread(result.spread(name), found.rounds):>10} {what}")
     launched = spread(result.spread("launched"), found.rounds)
     on_existing = result.worst.placements.on_existing
-    _say(console, f"Room: {on_existing} pods fit on the nodes that stay.")
-    _say(console, f"Launched: {launched} nodes, {price(found.price, found.rounds)}.")
+    _say(console, f"Pods for which the nodes that stay have room: {on_existing}.")
+    _say(console, f"Launched nodes: {launched}, {price(found.price, found.rounds)}.")
 
 
 def _print_workloads(found: Rehearsal, console: "Console") -> None:
@@ -198,7 +203,7 @@ def _print_workloads(found: Rehearsal, console: "Console") -> None:
     console.print(rows)
     more = len(found.result.workloads) - _MOST_WORKLOADS
     if more > 0:
-        _say(console, f"and {more} more workloads; -o json lists all")
+        _say(console, f"and {counted(more, 'more workload')}; -o json lists all")
 
 
 def _cells(found: Rehearsal, one: WorkloadResult) -> tuple[str, ...]:
@@ -317,7 +322,7 @@ def _picture(found: Rehearsal) -> Figure:
         legend,
         shapes,
         height,
-        [f"and {more} more workloads, which are in the table below"] if more else [],
+        [f"and {counted(more, 'more workload')} in the table below"] if more else [],
     )
 
 
@@ -428,7 +433,7 @@ def _pods(found: Rehearsal) -> Table:
     moving = [fate for fate in worst.fates if not fate.left]
     lines = [f"Lost nodes: {', '.join(sorted(worst.lost))}"]
     if more := len(moving) - _MOST_PODS > 0:
-        lines.append(f"and {more} more pods, which -o json lists")
+        lines.append(f"and {counted(more, 'more pod')}: -o json lists all")
     figures = ("Outcome", "Ended after>", "Grace period>", "Successor Ready after>")
     return Table(
         (Column("Pod", ""), "Node", *figures, Column("Reason", "")),

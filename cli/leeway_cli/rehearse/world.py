@@ -14,6 +14,7 @@ from enum import Enum
 from itertools import count
 
 from leeway.ports.kubernetes_objects import Pod, Response
+from leeway.reasons import counted
 from leeway.retirement.pods import DAEMONSET, FINISHED_PHASES
 from leeway.retirement.progress import PodRequest, RemovalMethod
 
@@ -216,8 +217,8 @@ class World:
                 return None
             if budget.problem or healthy <= budget.desired:
                 why = (
-                    f"The disruption budget {budget.name} needs {budget.desired} healthy pods and "
-                    f"has {healthy} currently"
+                    f"The disruption budget {budget.name} needs "
+                    f"{counted(budget.desired, 'healthy pod')} and has {healthy} currently"
                 )
                 if budget.problem:
                     why = f"The disruption budget {budget.name} allows nothing: {budget.problem}"

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from statistics import median
 
+from leeway.reasons import counted
+
 from leeway_cli.report.model import (
     Evaluation,
     Launch,
@@ -113,12 +115,13 @@ def _details(pod: PodTrace) -> list[str]:
     details = []
     if pod.refusals and pod.requested_by == "delete":
         details.append(
-            f"Its budget blocked every eviction ({pod.refusals} refusals),"
+            f"Its budget blocked every eviction ({counted(pod.refusals, 'refusal')}),"
             " so it was deleted at its latest time."
         )
     elif pod.refusals:
         waited = (pod.requested_at or pod.attempts[-1].at) - pod.attempts[0].at
-        details.append(f"Its budget blocked it for {waited:.1f} s ({pod.refusals} refusals).")
+        refusals = counted(pod.refusals, "refusal")
+        details.append(f"Its budget blocked it for {waited:.1f} s ({refusals}).")
     given, own = pod.grace_given, pod.workload.grace
     if given is not None and given < own - SLACK:
         details.append(
@@ -135,7 +138,7 @@ def evaluate_node(node: NodeTrace, pods: Sequence[PodReport]) -> tuple[str, ...]
     if not node.cordoned_at:
         faults.append("It was not cordoned.")
     if len(node.cordoned_at) > 1:
-        faults.append(f"It was cordoned {len(node.cordoned_at)} times.")
+        faults.append(f"It was cordoned {counted(len(node.cordoned_at), 'time')}.")
     twice = [pod.trace.pod for pod in pods if pod.trace.evicted > 1]
     if twice:
         faults.append(f"Evicted more than once: {', '.join(twice)}.")
@@ -195,7 +198,8 @@ def evaluate_storm(
     for group, instances in sorted(launched.items()):
         if len(instances) > lost[group]:
             faults.append(
-                f"{group} launched {len(instances)} instances for {lost[group]} lost ones."
+                f"{group} launched {counted(len(instances), 'instance')} for {lost[group]} that it "
+                "lost."
             )
     return (*faults, *evaluate_launches(of_pools, used))
 
@@ -340,8 +344,8 @@ def shortage_text(shortage: Shortage) -> str:
     """Return a shortage in one sentence."""
     kinds, zones = len(shortage.instance_types), len(shortage.zones)
     market = "Spot" if shortage.capacity_type == "spot" else "On-demand"
-    types = shortage.instance_types[0] if kinds == 1 else f"{kinds} instance types"
-    places = shortage.zones[0] if zones == 1 else f"{zones} zones"
+    types = shortage.instance_types[0] if kinds == 1 else counted(kinds, "instance type")
+    places = shortage.zones[0] if zones == 1 else counted(zones, "zone")
     return (
         f"{market} capacity was short for pool {shortage.pool}: {types} in {places}"
         f" ({shortage.code})."

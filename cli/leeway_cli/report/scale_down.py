@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from leeway.disruption.rules import Cause
+from leeway.reasons import counted
 
 from leeway_cli.output import as_json
 from leeway_cli.report import chart
@@ -236,7 +237,7 @@ def _reasons(report: ScaleDownReport) -> Table:
             )
             for one in best
         ],
-        title=f"The {len(best)} decisions that saved the most",
+        title=f"The {counted(len(best), 'decision')} that saved the most",
         where="page",
     )
 
@@ -299,7 +300,7 @@ def moves_chart(report: ScaleDownReport, of_pods: bool = False) -> Figure:
     plot = Plot(_axis(report), most, 190.0)
     shapes = [*_ticks(report, plot.bottom), *plot.levels("{:.0f}", most // 2)]
     for at, by_cause in sorted(counts.items()):
-        sums = f"{nodes[at].total()} nodes, {pods[at].total()} pods moved"
+        sums = f"{counted(nodes[at].total(), 'node')}, {counted(pods[at].total(), 'pod')} moved"
         shapes += _stack(plot, by_cause, at * BIN, f"{_clock(at * BIN)}: {sums}")
     what = "Pods moved" if of_pods else "Nodes given back"
     title = f"{what} in each half hour"

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from leeway.reasons import counted
+
 from leeway_cli.output import FLAT, as_json
 from leeway_cli.report import chart
 from leeway_cli.report.chart import Figure, Plot, TimeAxis
@@ -286,14 +288,16 @@ def scale_up_page(report: ScaleUpReport, run: Run) -> Page:
     first = []
     if report.seconds_to_launch is not None:
         began = seconds(report.seconds_to_launch)
-        first = [f"First launch after {began}, {report.fleets} fleets."]
+        first = [f"First launch after {began}, {counted(report.fleets, 'fleet')}."]
     return Page(
         headline=headline(report),
         lede=f"{plan.owner} of cluster {plan.cluster} was scaled from {plan.before} to "
-        f"{plan.after} pods on {plan.nodes} nodes. Leeway saw the pending pods and launched nodes "
-        "for them. An instance joins within seconds here; EC2 takes one to two minutes.",
-        about=f"{plan.owner} was scaled on a cluster of {plan.nodes} nodes. Instances join within"
-        " seconds here:\nEC2 takes one to two minutes. All times start at the first new pod.",
+        f"{counted(plan.after, 'pod')} on {counted(plan.nodes, 'node')}. Leeway saw the "
+        "pending pods and launched nodes for them. An instance joins within seconds here; "
+        "EC2 takes one to two minutes.",
+        about=f"{plan.owner} was scaled on a cluster of {counted(plan.nodes, 'node')}. Instances "
+        "join within seconds here:\nEC2 takes one to two minutes. All times start at the "
+        "first new pod.",
         sections=[
             _tiles(report),
             lay_out_chart(report),
@@ -318,12 +322,11 @@ def scale_up_page(report: ScaleUpReport, run: Run) -> Page:
 
 def headline(report: ScaleUpReport) -> str:
     """Return the result of the scale-up in one sentence."""
-    scaled = f"From {report.plan.before} to {report.plan.after} pods"
+    scaled = f"From {report.plan.before} to {counted(report.plan.after, 'pod')}"
     if report.seconds_to_run is None or report.faults:
         return f"{scaled}: {report.last.running} run, with faults."
-    nodes = len(report.launches)
-    new = f"{nodes} new node{'' if nodes == 1 else 's'}"
-    return f"{scaled} on {new} in {report.seconds_to_run:.0f} seconds."
+    new, took = counted(len(report.launches), "new node"), round(report.seconds_to_run)
+    return f"{scaled} on {new} in {counted(took, 'second')}."
 
 
 def price_text(report: ScaleUpReport) -> str:
@@ -348,7 +351,7 @@ def points_shown(curve: Sequence[Point]) -> list[Point]:
 
 def _tiles(report: ScaleUpReport) -> Tiles:
     running, wanted = report.last.running, report.plan.after
-    fleets = f"{report.fleets} fleets, {len(report.nodes)} offerings"
+    fleets = f"{counted(report.fleets, 'fleet')}, {counted(len(report.nodes), 'offering')}"
     boot = "with the short boot of the sandbox"
     to_run, to_launch = report.seconds_to_run, report.seconds_to_launch
     most = f"{report.most_pending} were pending at most"

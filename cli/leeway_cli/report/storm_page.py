@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from leeway.reasons import counted
+
 from leeway_cli.output import as_json
 from leeway_cli.report import chart
 from leeway_cli.report.chart import GUTTER, TOP, WIDTH, Figure, Shape, TimeAxis
@@ -97,12 +99,13 @@ def storm_page(report: StormReport, run: Run) -> Page:
     return Page(
         headline=headline(report),
         lede=f"EC2 interrupted {count.nodes} of the {run.options['nodes']} Spot instances of "
-        f"cluster {plan.cluster}, which ran {run.pods} pods. Of the two minutes that EC2 gives, "
-        f"{left:.0f} seconds were left: each warning arrived {plan.late:.0f} s after the time "
-        "written in it, so that the demo fits into a minute.",
-        about=f"{run.options['nodes']} nodes, {run.pods} pods, {count.pods} of them to move. Each "
-        f"warning arrived {plan.late:.0f} s late on purpose:\n{left:.0f} s were left until EC2 "
-        "reclaims the instances. All times below start at the notice.",
+        f"cluster {plan.cluster}, which ran {counted(run.pods, 'pod')}. Of the two minutes "
+        f"that EC2 gives, {left:.0f} s were left: each warning arrived {plan.late:.0f} s after the "
+        "time written in it, so that the demo fits into a minute.",
+        about=f"{counted(int(run.options['nodes']), 'node')}, {counted(run.pods, 'pod')}, "
+        f"{count.pods} of them to move. Each warning arrived {plan.late:.0f} s late on purpose:\n"
+        f"{left:.0f} s were left until EC2 reclaims the instances. "
+        "All times below start at the notice.",
         sections=[
             _tiles(report, count),
             _timeline(report),
@@ -124,7 +127,7 @@ def headline(report: StormReport) -> str:
     """Return the result of the storm in one sentence."""
     count = summarize(report)
     number = NUMBERS[count.nodes] if count.nodes < len(NUMBERS) else str(count.nodes)
-    interrupted = f"{number} node{'s' if count.nodes != 1 else ''} interrupted"
+    interrupted = f"{number} {'node' if count.nodes == 1 else 'nodes'} interrupted"
     if count.pods_lost:
         return f"{interrupted}, {count.pods_lost} of {count.pods} pods lost."
     if not report.good:
@@ -178,8 +181,9 @@ def _tiles(report: StormReport, count: Summary) -> Tiles:
                 count.refusals_by_budgets,
                 None,
                 "evictions blocked by budgets",
-                f"{twice} duplicate notice{'s' if twice != 1 else ''}, {len(report.unmanaged)} "
-                f"instance of another cluster {'changed' if changed else 'not changed'}",
+                f"{counted(twice, 'duplicate notice')}, "
+                f"{counted(len(report.unmanaged), 'instance')} of another cluster "
+                f"{'changed' if changed else 'not changed'}",
                 not changed,
             ),
         ]
@@ -188,10 +192,10 @@ def _tiles(report: StormReport, count: Summary) -> Tiles:
 
 def _nodes(report: StormReport) -> Table:
     figures = ("Notices>", "Cordoned>", "Moved>", "Drained>", "Spare>", "Replaced>")
-    of_page = [Column(one, where="page") for one in ("Instance gone", "Replaced by")]
+    of_page = (Column("Instance gone", "", "page"), Column("Replaced by", where="page"))
     told = Column("What Leeway reported", "", "page")
     return Table(
-        ("", "Node", "Owner", *figures, *of_page, told),
+        ("", "Node", Column("Owner", ""), *figures, *of_page, told),
         [_node(node) for node in report.nodes],
         "Node by node",
         [
@@ -256,15 +260,17 @@ def _launches(report: StormReport) -> Iterator[Table]:
 def _sentences(report: StormReport, run: Run) -> Iterator[str]:
     count = summarize(report)
     results = Counter(event.result for node in report.nodes for event in node.trace.leeway_events)
-    reported = ", ".join(f"{result} {number} times" for result, number in results.items())
+    reported = ", ".join(
+        f"{result} {counted(number, 'time')}" for result, number in results.items()
+    )
     yield from map(shortage_text, report.shortages)
     yield from launch_texts(report.launches)
     for one in report.unmanaged:
         if not one.faults:
             yield f"[dim]{one.instance} of another cluster: not changed.[/]"
     yield (
-        f"[dim]{count.refusals_by_budgets} evictions refused by budgets, "
-        f"{count.duplicate_notices} duplicate notices, {run.duration:.0f} s in total.[/]"
+        f"[dim]{counted(count.refusals_by_budgets, 'eviction')} refused by budgets, "
+        f"{counted(count.duplicate_notices, 'duplicate notice')}, {run.duration:.0f} s in total.[/]"
     )
     yield f"[dim]Leeway reported: {reported or 'nothing'}.[/]"
 

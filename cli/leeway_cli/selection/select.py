@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from leeway.reasons import counted
 
 from leeway_cli.errors import BadInputError
 from leeway_cli.manifests.files import FilesOption, read_pools, with_overlays
@@ -165,9 +166,8 @@ def _print_plan(plan: "Plan") -> None:
     for pod in plan.unschedulable:
         line = f"{pod.pod} is unschedulable: {pod.reason.code}: {pod.reason.message}"
         console.print(line, soft_wrap=True, markup=False)
-    count = len(plan.launches)
     console.print(
-        f"{count} {'node' if count == 1 else 'nodes'} to launch, {plan.price:.4f} USD per hour; "
+        f"{counted(len(plan.launches), 'node')} to launch, {plan.price:.4f} USD per hour; "
         f"lower bound {plan.bound:.4f} USD per hour",
         soft_wrap=True,
     )

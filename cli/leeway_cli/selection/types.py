@@ -1,6 +1,5 @@
 """`leeway types`: lists matching instance types with labels, allocatable and prices."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from leeway_cli.manifests.files import FilesOption, read_pools, with_overlays
-from leeway_cli.output import picked, write_stderr, write_stdout
+from leeway_cli.output import picked, print_json, write_stderr, write_stdout
 from leeway_cli.selection.sources import (
     RegionOption,
     ReservedForOption,
@@ -75,7 +74,7 @@ def types(
         matches = _of_pools(catalog, pools)
     matches.sort(key=lambda match: match.rank)
     if output is TypesFormat.JSON:
-        _print_json(matches)
+        print_json({"types": [_as_data(one) for one in matches]}, rows="types")
     else:
         _print_table(matches, wide=output is TypesFormat.WIDE)
 
@@ -137,12 +136,6 @@ def _cheapest_first(offerings: "Iterable[Offering]") -> "tuple[Offering, ...]":
             key=lambda o: (o.price is None, o.price or 0.0, o.capacity_type, o.zone),
         )
     )
-
-
-def _print_json(matches: Sequence[Match]) -> None:
-    # One line for each type, because a region has over a thousand.
-    lines = ",\n".join(json.dumps(_as_data(match), ensure_ascii=False) for match in matches)
-    write_stdout(f"[\n{lines}\n]" if lines else "[]")
 
 
 def _as_data(match: Match) -> dict[str, Any]:

@@ -162,7 +162,7 @@ def check_return(cluster: Cluster, one: Machine, cause: Cause) -> Iterator[str]:
     for budget in cluster.options.budgets:
         limit = budget.limit(len(fellows))
         if budget.applies(cause, MIDNIGHT + at * MINUTE) and disrupted >= limit:
-            yield f"Minute {at}: {disrupted} nodes are disrupted before {name}, of {limit} allowed."
+            yield f"Minute {at}: {name} goes, and {disrupted} of {limit} nodes are disrupted."
 
 
 BOOT = (1, 3)

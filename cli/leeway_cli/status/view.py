@@ -11,13 +11,13 @@ from leeway.capacity_requests import CAPACITY_REQUEST, CapacityRequest
 from leeway.headroom.status import STATUS as HEADROOM_STATUS
 from leeway.headroom.status import HeadroomStatus
 from leeway.manifests.cluster import Cluster
-from leeway.pool_pauses import POOL, PoolRecord
+from leeway.pool_pauses import MOST_FAILURES, POOL, PoolRecord
 from leeway.printable import printable
 from leeway.provisioning.report import STATUS, ProvisioningStatus, StaticPoolStatus
-from leeway.reasons import Reason
-from leeway.retirement.drain import DRAIN_STATE, DrainState
+from leeway.reasons import Reason, counted
 from leeway.retirement.progress import Stage
 from leeway.retirement.record import OVER, RETIREMENT, ReplacementIntent, Retirement
+from leeway.retirement.status import DRAIN_STATE, DrainState
 from leeway.table import OPEN
 from leeway.wiring.clients import table
 from rich.console import Group, RenderableType
@@ -42,8 +42,8 @@ class RetirementStatus:
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
     """The status of a cluster. `problems` are those of its manifests. `provisioning` is None before
-    the first run of provision_nodes. `paused_pools` are the node pools from which Leeway launches
-    nothing, because their instances never joined."""
+    the first run of provision_nodes. `pools` are the node pools whose last instances never joined
+    or were never ready; Leeway launches nothing from those that are paused."""
 
     cluster: str
     paused: bool
@@ -54,7 +54,7 @@ class ClusterStatus:
     admissions: tuple[Admission, ...]
     headroom: tuple[HeadroomStatus, ...]
     provisioning: ProvisioningStatus | None
-    paused_pools: tuple[PoolRecord, ...] = ()
+    pools: tuple[PoolRecord, ...] = ()
 
 
 def read_cluster_status(stack: Stack, cluster: str, recent: Iterable[str] = ()) -> ClusterStatus:
@@ -94,7 +94,7 @@ def read_cluster_status(stack: Stack, cluster: str, recent: Iterable[str] = ()) 
         retirements=tuple(sorted(retirements, key=lambda one: one.record.noticed_at)),
         admissions=tuple(a for a in open_now if isinstance(a, Admission)),
         headroom=headroom,
-        paused_pools=tuple(one for one in pools if one.paused is not None),
+        pools=tuple(one for one in pools if one.paused or one.failures or one.unready),
         provisioning=provisioning,
     )
 
@@ -154,9 +154,7 @@ def _heading(status: ClusterStatus) -> Text:
 def _body(status: ClusterStatus, now: datetime) -> Iterator[RenderableType]:
     for problem in status.problems:
         yield Text(f"  problem: {problem}", style="red")
-    for pool in status.paused_pools:
-        since = f" since {age(now - pool.paused_at)}" if pool.paused_at else ""
-        yield Text(f"  pool {pool.pool} paused{since}: {pool.paused}", style="yellow")
+    yield from _pool_lines(status, now)
     for retirement in status.retirements:
         yield from _retirement_lines(retirement, now)
     for admission in status.admissions:
@@ -164,7 +162,7 @@ def _body(status: ClusterStatus, now: datetime) -> Iterator[RenderableType]:
         text = f"admission, {admission.phase}, {left} left: {admission.reason}"
         yield _line(admission.instance, admission.facts.private_dns_name, text)
     for kept in status.headroom:
-        size = "unchanged" if kept.replicas is None else f"{kept.replicas} replicas"
+        size = "unchanged" if kept.replicas is None else counted(kept.replicas, "replica")
         if kept.pending:
             size += f", {kept.pending} of them Pending"
         yield _line(kept.subject, kept.source, f"{size}: {kept.problem or kept.reason}")
@@ -174,13 +172,34 @@ def _body(status: ClusterStatus, now: datetime) -> Iterator[RenderableType]:
         yield Text("  no retirement, admission, headroom or launch", style="dim")
 
 
+def _pool_lines(status: ClusterStatus, now: datetime) -> Iterator[Text]:
+    """The pools whose instances do not join: how many failed in a row, and which are late now."""
+    late = {one.pool: one for one in (status.provisioning.late if status.provisioning else ())}
+    records = {one.pool: one for one in status.pools}
+    for name in sorted(late.keys() | records.keys()):
+        parts = []
+        record = records.get(name)
+        if record is not None and record.paused is not None:
+            since = f" since {age(now - record.paused_at)}" if record.paused_at else ""
+            parts.append(f"paused{since}: {record.paused}")
+        elif record is not None:
+            for row, what in ((record.joins, "joined"), (record.admissions, "were ready")):
+                if row.failures:
+                    count = f"{len(row.failures)} of {MOST_FAILURES} never {what}"
+                    parts.append(f"{count} ({row.instances}); at {MOST_FAILURES} it is paused")
+        if name in late:
+            parts.append(f"{late[name].reason.code}: {late[name].reason}")
+        for part in parts:
+            yield Text(f"  pool {printable(name)}  {printable(part)}", style="yellow")
+
+
 def _provisioning_lines(one: ProvisioningStatus, now: datetime) -> Iterator[Text]:
     parts = [f"last run {age(now - one.run_at)} ago ({one.why or 'no reason given'})"]
     if one.dry_run:
         parts.append("dry run")
     if one.launched_at is not None:
         count, ago = one.launched_count, age(now - one.launched_at)
-        parts.append(f"launched {count} instances {ago} ago: {_launched_kinds(one)}")
+        parts.append(f"launched {counted(count, 'instance')} {ago} ago: {_launched_kinds(one)}")
     waiting = sum(group.count for group in one.without_node) + one.others
     parts.append(f"{waiting} of {one.pods} pods without a place get no node")
     yield _line("launches", "", ", ".join(parts))
@@ -196,15 +215,16 @@ def _provisioning_lines(one: ProvisioningStatus, now: datetime) -> Iterator[Text
         yield Text(f"      {_reason(problem)}", style="yellow")
     for group in one.without_node[:MOST_PODS]:
         names = ", ".join(group.some) + (" …" if group.count > len(group.some) else "")
-        yield Text(f"      {group.count} pods get no node: {_reason(group.reason)} ({names})")
+        what = counted(group.count, "pod gets", "pods get")
+        yield Text(f"      {what} no node: {_reason(group.reason)} ({names})")
     others = one.others + sum(group.count for group in one.without_node[MOST_PODS:])
     if others:
-        yield Text(f"      {others} pods get no node for other reasons")
+        yield Text(f"      {counted(others, 'pod gets', 'pods get')} no node for other reasons")
     if one.without_event:
-        yield Text(f"      {one.without_event} of these pods have no Event yet")
+        yield Text(f"      pods without an Event until now: {one.without_event}")
     if one.returned and one.returned_at is not None:
         count, ago = len(one.returned), age(now - one.returned_at)
-        yield _line("gives back", "", f"{count} decisions {ago} ago")
+        yield _line("gives back", "", f"{counted(count, 'decision')} {ago} ago")
         for reason in one.returned:
             yield Text(f"      {printable(reason.message)}")
 
@@ -239,10 +259,19 @@ def _retirement_lines(one: RetirementStatus, now: datetime) -> Iterator[Text]:
     if record.phase in OVER and record.needs_termination:
         parts.append("to be terminated by Leeway, not terminated yet")
     parts += _counts(drain)
-    node = drain.node if drain else record.facts.private_dns_name
-    yield _line(record.instance, node, ", ".join(parts))
-    for line in (*_capacity(one.request), *_pods(drain)):
+    yield _line(record.instance, _node_of(one), ", ".join(parts))
+    for line in (*_problem(drain, now), *_capacity(one.request), *_pods(drain)):
         yield Text(f"      {line}")
+
+
+def _node_of(one: RetirementStatus) -> str:
+    return (one.drain and one.drain.node) or one.record.facts.private_dns_name
+
+
+def _problem(drain: DrainState | None, now: datetime) -> Iterator[str]:
+    """What keeps the retirement from its next step."""
+    if drain is not None and drain.problem is not None:
+        yield f"{printable(drain.problem.message)} ({age(now - drain.at)} ago)"
 
 
 def _terms(record: Retirement) -> list[str]:
@@ -291,8 +320,6 @@ def _counts(drain: DrainState | None) -> list[str]:
 def _pods(drain: DrainState | None) -> Iterator[str]:
     if drain is None:
         return
-    if drain.problem:
-        yield f"pods cannot be listed: {drain.problem}"
     remaining = [pod for pod in drain.pods if pod.stage in _NOT_GONE]
     for pod in remaining[:MOST_PODS]:
         yield f"{pod.pod} {pod.stage}: {pod.reason}"
@@ -310,8 +337,11 @@ def _cluster(status: ClusterStatus) -> dict[str, Any]:
     return {
         **picked(status, "cluster", "paused", "dry_run", "manifests", "problems", "provisioning"),
         "pausedPools": [
-            picked(one, "pool", "paused_at", reason="paused") for one in status.paused_pools
+            picked(one, "pool", "paused_at", reason="paused")
+            for one in status.pools
+            if one.paused is not None
         ],
+        "pools": [_pool(one) for one in status.pools],
         "retirements": [_retirement(one) for one in status.retirements],
         "admissions": [
             picked(one, "instance", "phase", "deadline", "reason") for one in status.admissions
@@ -326,6 +356,16 @@ def _cluster(status: ClusterStatus) -> dict[str, Any]:
     }
 
 
+def _pool(one: PoolRecord) -> dict[str, Any]:
+    return {
+        **picked(one, "pool"),
+        "paused": one.paused is not None,
+        "neverJoined": [failure.instance for failure in one.failures],
+        "neverReady": [failure.instance for failure in one.unready],
+        "mostInARow": MOST_FAILURES,
+    }
+
+
 def _retirement(one: RetirementStatus) -> dict[str, Any]:
     record, drain, intent = one.record, one.drain, one.record.replacement_intent
     terms = record.returns
@@ -333,7 +373,8 @@ def _retirement(one: RetirementStatus) -> dict[str, Any]:
         **picked(record, "instance", "kind", "attempt", "phase", "noticed_at"),
         **picked(record, "deadline", "reason"),
         "returns": terms and picked(terms, "cause", savingPerHour="saving"),
-        "node": drain.node if drain else record.facts.private_dns_name,
+        "node": _node_of(one),
+        "problem": as_json(drain.problem if drain else None),
         "replacement": intent.method if intent else None,
         "successors": as_json(intent.successors if intent else ()),
         "capacityRequest": as_json(one.request),

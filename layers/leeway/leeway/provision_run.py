@@ -26,6 +26,7 @@ from leeway.launch.intent import (
     nodes_on_the_way,
     promised_nodes,
 )
+from leeway.launch.late_nodes import LatePool, pods_of_late_nodes
 from leeway.launch.launch_nodes import LaunchNodes
 from leeway.launch.launch_run import LAUNCHES_CAPPED, LaunchOrder
 from leeway.launch.node_settings import settings_of
@@ -99,12 +100,12 @@ class GroupInstances(Protocol):
 
 PROVISIONED = ReasonCode(
     "Provisioned",
-    "Leeway launched {launched} instances for {pods} pods without a place in cluster {cluster}: "
-    "{without} pods get no node.",
+    "Leeway launched {launched:instance} for {pods:pod} without a place in cluster {cluster}: "
+    "{without:pod gets|pods get} no node.",
 )
 PROVISIONING_REHEARSED = ReasonCode(
     "ProvisioningRehearsed",
-    "Leeway launches nothing for {pods} pods without a place in cluster {cluster}: the Cluster "
+    "Leeway launches nothing for {pods:pod} without a place in cluster {cluster}: the Cluster "
     "manifest has spec.dryRun.",
 )
 CLUSTER_WITHOUT_POOLS = ReasonCode(
@@ -226,12 +227,14 @@ class NodeProvisioning:
             upcoming = self._deps.upcoming.read(cluster, pools, catalog, now)
         read = self._read(cluster, manifests, pools, requests, catalog, upcoming)
         outcome, failures, told = LaunchOutcome((), (), (), ()), unanswered, EventsWritten()
+        late: tuple[LatePool, ...] = ()
         static = StaticCapacity()
         if has_pools:
             static = self._static_pools(read, pools)
             outcome = self._launch(read, static, policy, until)
+            late = self._late(read)
             if not policy.dry_run:
-                told = self._tell(read, outcome, until)
+                told = self._tell(read, outcome, late, until)
                 failures = told.failures
         returned = self._return_capacity(read, policy, outcome, until)
         demanded = len(read.demand.pods)
@@ -263,6 +266,7 @@ class NodeProvisioning:
             ),
             returned=returned,
             static_pools=static.reached(outcome),
+            late=late,
         )
         return self._with_status(report, policy.dry_run)
 
@@ -354,6 +358,12 @@ class NodeProvisioning:
             ),
             until=until - FOR_THE_END,
             retiring=static.retiring,
+            moving=frozenset(
+                pod.name
+                for one in read.requests
+                if one.keeps_offering
+                for pod in demand.moving[one.instance]
+            ),
         )
         if policy.dry_run:
             outcome = self._deps.launch_nodes.preview(order).outcome
@@ -417,7 +427,18 @@ class NodeProvisioning:
         except API_ERRORS:
             return frozenset()
 
-    def _tell(self, read: ClusterRead, outcome: LaunchOutcome, until: datetime) -> EventsWritten:
+    def _late(self, read: ClusterRead) -> tuple[LatePool, ...]:
+        """The pools with instances that are late to join; those that retire are not awaited."""
+        known = {*read.state.joined, *(one.instance for one in read.requests)}
+        return self._deps.launch_nodes.late_pools(read.intents, known)
+
+    def _tell(
+        self,
+        read: ClusterRead,
+        outcome: LaunchOutcome,
+        late: Sequence[LatePool],
+        until: datetime,
+    ) -> EventsWritten:
         """Answer the requests and write Events; `failures` is what could not be written. A request
         whose pods have all moved keeps its answer, which says where they went."""
         now = self._deps.clock.now()
@@ -442,7 +463,8 @@ class NodeProvisioning:
         )
         failures = answer_requests(self._deps.table, answers, self._deps.clock)
         events, table = self._deps.events_in, self._deps.table
-        told = write_events(read, outcome, events, table, self._deps.clock, until)
+        pods = (*outcome.without_node, *pods_of_late_nodes(late, outcome))
+        told = write_events(read, pods, events, table, self._deps.clock, until)
         return replace(told, failures=(*failures, *told.failures))
 
     def _failed(self, cluster: str, why: str, failure: Reason) -> ProvisioningReport:

@@ -5,9 +5,50 @@ says what to do. docs/reasons.md lists all of them.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from leeway.durations import render_duration
 
 _DOUBLED_STOP = re.compile(r"(?<!\.)\.\.(?=\s|$)")
+
+_COUNT = re.compile(r"\{(\w+):([A-Za-z][^{}|]+)\|?([^{}]*)\}")
+"""A placeholder of a count and its noun, such as `{pods:pod}` and `{pods:pod is|pods are}`."""
+
+
+def counted(number: float, one: str, many: str = "") -> str:
+    """Return a number with its noun: `1 node`, `2 nodes`. `many` is the plural if it is not `one`
+    with an s, for example because of a verb: `pods get`."""
+    shown = f"{number:g}" if isinstance(number, float) else str(number)
+    return f"{shown} {one if number == 1 else many or one + 's'}"
+
+
+class _Counting:
+    """A number in a sentence; a placeholder may give it a noun."""
+
+    def __format__(self: Any, spec: str) -> str:
+        if len(spec) > 1 and spec[0].isalpha():
+            return counted(self, *spec.split("|"))
+        return str(super().__format__(spec))
+
+
+class _Whole(_Counting, int):
+    pass
+
+
+class _Fraction(_Counting, float):
+    pass
+
+
+def _lasts(duration: timedelta) -> str:
+    whole = timedelta(seconds=int(duration.total_seconds()))
+    return render_duration(whole or duration)
+
+
+_SHOWN: dict[type, Callable[[Any], object]] = {int: _Whole, float: _Fraction, timedelta: _lasts}
+"""How facts of these types appear in a sentence: durations as `19m27s`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +69,9 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class ReasonCode:
-    """A declared code. `sentence` has `{placeholders}` for facts; `runbook` is the anchor of a
-    section of docs/runbook.md, empty if nobody has to act."""
+    """A declared code. `sentence` has `{placeholders}` for facts, and `{pods:pod}` or
+    `{pods:pod is|pods are}` for a number with its noun; `runbook` is the anchor of a section of
+    docs/runbook.md, empty if nobody has to act."""
 
     name: str
     sentence: str
@@ -42,8 +84,16 @@ class ReasonCode:
         Raises:
             KeyError: the sentence names a fact that was not given.
         """
+        for name, fact in facts.items():
+            if (shown := _SHOWN.get(type(fact))) is not None:
+                facts[name] = shown(fact)
         message = self.sentence.format(**facts if why is None else {"why": why, **facts})
         return Reason(self.name, _DOUBLED_STOP.sub(".", message))
+
+    @property
+    def plain_sentence(self) -> str:
+        """The sentence as documentation shows it, with a plural after each count."""
+        return _COUNT.sub(lambda one: f"{{{one[1]}}} {one[3] or one[2] + 's'}", self.sentence)
 
 
 def clause(text: object) -> str:

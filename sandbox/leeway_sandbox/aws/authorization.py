@@ -1,8 +1,8 @@
 """Refuses what the roles of functions do not allow, and answers EC2's dry runs.
 
-A call of a function needs a statement of its role that names the action and, for the table and for
-queues, the partition keys and the queue. In a dry run, EC2 also checks tags and templates. Other
-resources and conditions are not judged.
+A call of a function needs a statement of its role that names the action and, for the table, for
+queues and for log streams, the partition keys, the queue and the stream. In a dry run, EC2 also
+checks tags and templates. Other resources and conditions are not judged.
 
 Sources: EC2 API reference, "DryRun" and "Error codes"; IAM's guide, "Troubleshoot access denied
 error messages".
@@ -92,10 +92,15 @@ class Authorization:
         return None if granting else _error(call.service, found.arn, action, resource or "*")
 
     def _resource(self, service: str, body: bytes) -> str:
-        """Return the table, the index or the queue of a call; empty for other services."""
-        if service not in ("dynamodb", "sqs"):
+        """Return the table, the index, the queue or the log stream of a call; empty for other
+        services."""
+        if service not in ("dynamodb", "sqs", "logs"):
             return ""
         asked = json.loads(body or b"{}")
+        if service == "logs":
+            group, stream = asked.get("logGroupName"), asked.get("logStreamName", "")
+            place = f"log-group:{group}:log-stream:{stream}"
+            return f"arn:aws:logs:{self._region}:{ACCOUNT}:{place}"
         if service == "sqs":
             name = str(asked.get("QueueUrl", "")).rpartition("/")[2]
         else:

@@ -20,9 +20,10 @@ from moto.ec2.models.instance_types import INSTANCE_TYPES
 from moto.ec2.models.instances import Instance
 from moto.eks.models import eks_backends
 
+from leeway_sandbox.aws import console
 from leeway_sandbox.aws.cloud import ACCOUNT, Cloud
 from leeway_sandbox.aws.fleet_launch import efas_of
-from leeway_sandbox.aws.images import accelerator_of, family_of, image_of, version_of
+from leeway_sandbox.aws.images import accelerator_of, family_of, image_of, snapshots_of, version_of
 from leeway_sandbox.aws.user_data import BootError, Family, NodeConfiguration, read_user_data
 from leeway_sandbox.kubernetes.quantities import milli
 
@@ -37,7 +38,6 @@ _SYSTEMS: dict[Family, tuple[str, str]] = {
     "Bottlerocket": ("linux", "Bottlerocket OS"),
     "Windows": ("windows", "Windows Server 2022 Datacenter"),
 }
-_SNAPSHOTS: dict[Family, int] = {"AL2": 20, "AL2023": 20, "Bottlerocket": 20, "Windows": 50}
 _DATA_VOLUME = "/dev/xvdb"
 WINDOWS_BUILD = "10.0.20348"
 VISIBLE = 0.925  # of the memory that EC2 advertises; the hypervisor has the rest
@@ -61,6 +61,7 @@ def boot(cloud: Cloud, instance: Instance) -> tuple[str, dict[str, Any]] | None:
         cloud.journal.add(
             "boot-refused", instance=instance.id, image=instance.image_id, reason=str(refusal)
         )
+        console.write(instance, f"cloud-init[1207]: nodeadm: level=fatal msg={str(refusal)!r}")
         return None
     cloud.journal.add(
         "boot",
@@ -68,6 +69,7 @@ def boot(cloud: Cloud, instance: Instance) -> tuple[str, dict[str, Any]] | None:
         cluster=cluster,
         family=configuration.family,
     )
+    console.write(instance, f"kubelet[1402]: Successfully registered node in cluster {cluster}")
     return cluster, _node(instance, image, configuration)
 
 
@@ -173,7 +175,7 @@ def _storage(instance: Instance, image: Ami, family: Family) -> int:
     the root volume. It is never smaller than the AMI's snapshot."""
     device = _DATA_VOLUME if family == "Bottlerocket" else str(image.root_device_name)
     found = [int(one.size) for name, one in instance.get_block_device_mapping if name == device]
-    return max([_SNAPSHOTS[family], *found])
+    return max([*(size for _, size in snapshots_of(image).values()), *found])
 
 
 def _labels(instance: Instance, name: str, system: str, architecture: str) -> dict[str, str]:

@@ -35,6 +35,7 @@ from leeway_sandbox.aws.reservations import (
     put_into,
     specify,
 )
+from leeway_sandbox.aws.volumes import check_volumes
 
 EFA_TYPES = ("efa", "efa-only")
 FLEET_TAG = "aws:ec2:fleet-id"
@@ -193,6 +194,10 @@ def _check_image(ec2: Any, _market: Market, pool: Pool) -> None:
         )
 
 
+def _check_volumes(ec2: Any, _market: Market, pool: Pool) -> None:
+    check_volumes(ec2, ec2.amis[pool.image_id], pool.data.get("BlockDeviceMappings") or [])
+
+
 def _check_network(ec2: Any, _market: Market, pool: Pool) -> None:
     subnet = ec2.get_subnet(pool.subnet)
     for group_id in pool.security_groups:
@@ -321,6 +326,7 @@ _CHECKS: tuple[Callable[[Any, Market, Pool], None], ...] = (
     _check_spot_tags,
     _check_offering,
     _check_image,
+    _check_volumes,
     _check_network,
     _check_interfaces,
     _check_metadata_tags,

@@ -185,6 +185,26 @@ def accelerator_of(image: Ami) -> Literal["nvidia", "neuron"] | None:
     return "nvidia" if "-nvidia-" in name or "-gpu-" in name else None
 
 
+_SNAPSHOTS: dict[Family, dict[str, int]] = {
+    "AL2": {"/dev/xvda": 20},
+    "AL2023": {"/dev/xvda": 20},
+    "Bottlerocket": {"/dev/xvda": 4, "/dev/xvdb": 20},
+    "Windows": {"/dev/sda1": 50},
+}
+"""The sizes in GiB of the snapshots of an AMI, by device."""
+
+
+def snapshots_of(image: Ami) -> dict[str, tuple[str, int]]:
+    """The snapshots of an AMI, by device: id and size in GiB. None of an AMI whose family is not
+    known."""
+    family = family_of(image)
+    sizes = _SNAPSHOTS[family] if family else {}
+    return {
+        device: (f"snap-{hashlib.sha256(f'{image.id}{device}'.encode()).hexdigest()[:17]}", size)
+        for device, size in sizes.items()
+    }
+
+
 def image_of(instance: Instance) -> Ami | None:
     """The AMI of an instance, if it is known."""
     image: Ami | None = instance.ec2_backend.amis.get(instance.image_id)

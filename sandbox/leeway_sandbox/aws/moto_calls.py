@@ -72,6 +72,10 @@ class Moto(DomainDispatcherApplication):
             from leeway_sandbox.aws.cloudformation import Stacks  # the import takes a second
 
             return _dispatched(Stacks.dispatch, environ)
+        if call and call.service == "logs":
+            from leeway_sandbox.aws.logs import Logs
+
+            return _dispatched(Logs.dispatch, environ)
         if call and call.service in CLASSES:
             return _dispatched(CLASSES[call.service].dispatch, environ)
         output: list[Any] = []

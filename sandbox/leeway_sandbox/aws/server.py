@@ -5,7 +5,7 @@ import gc
 import io
 import logging
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from aiohttp import web
@@ -14,6 +14,7 @@ from leeway_sandbox.access import Gate
 from leeway_sandbox.aws import (
     account,
     autoscaling,
+    console,
     dynamodb,
     eks,
     fleets,
@@ -39,6 +40,9 @@ from leeway_sandbox.aws.throttling import Throttle
 from leeway_sandbox.control import JSON, PREFIX
 from leeway_sandbox.listening import listen, port_of, refused
 
+if TYPE_CHECKING:
+    from leeway_sandbox.aws.logs import FunctionLogs
+
 log = logging.getLogger(__name__)
 
 BACKLOG = 1024
@@ -63,6 +67,7 @@ class Front:
         instances.install(cloud, bus)
         ReservationCalls.reservations = Reservations(cloud, bus)
         account.install()
+        console.install()
         images.install()
         launch_templates.install()
         fleets.install(cloud)
@@ -73,13 +78,15 @@ class Front:
         self._throttle = Throttle()
         access = ClusterAccess(cloud.region, nodes.controls, gate.pass_on())
         eks.install(access.changed)
-        stacks = DeployedStacks(cloud.region)
+        self._stacks = stacks = DeployedStacks(cloud.region)
         self._authorization = Authorization(cloud.region, stacks)
         self.control = Control(
             cloud, bus, nodes, self._throttle, stacks, access, self._authorization
         )
         self._moto = Moto(stacks, cloud.region)
         self._killer = Killer(cloud, bus, gate.pass_on())
+        self._bus = bus
+        self._function_logs: FunctionLogs | None = None
 
     async def handle(self, request: web.BaseRequest) -> web.Response:
         """Answer one HTTP request."""
@@ -134,6 +141,8 @@ class Front:
         try:
             if call.action == "ReceiveMessage":
                 return await self._receive(call, environ)
+            if call.service == "logs":
+                await self._move_logs()
             if call.action == "SendMessage":
                 environ = queues.with_trace(environ)
             return self._forward(call, environ)
@@ -151,6 +160,17 @@ class Front:
 
         poll = queues.LongPoll.of(call, environ["PATH_INFO"], body)
         return await queues.receive(poll, self._queue_changes, answer) if poll else answer()
+
+    async def _move_logs(self) -> None:
+        """Write what the functions have logged to their log groups."""
+        if self._function_logs is None:
+            from leeway_sandbox.aws.logs import FunctionLogs
+
+            headers = self._gate.pass_on()
+            self._function_logs = FunctionLogs(self._cloud, self._authorization, headers)
+        self._stacks.create("logs")
+        if url := self._bus.deliveries.lambda_url:
+            await self._function_logs.move(url)
 
     def _forward(self, call: Call | None, environ: Environ) -> Answer:
         with self._cloud.lock:

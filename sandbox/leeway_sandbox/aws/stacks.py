@@ -103,8 +103,15 @@ def _metric(given: Any) -> Any:
     )
 
 
+def _create_log_groups(stack: Stack, region: str) -> None:
+    from leeway_sandbox.aws.logs import create_groups  # it loads the models of other services
+
+    create_groups(stack, region)
+
+
 _CREATE: dict[str, Callable[[Stack, str], None]] = {
     "cloudformation": _create_stack,
     "cloudwatch": _create_alarms,
     "iam": _create_roles,
+    "logs": _create_log_groups,
 }

@@ -58,6 +58,11 @@ _ALWAYS: dict[Kind, Object] = {
 }
 # The status of a new object; the server ignores the status of a request.
 _STATUS: dict[Kind, Object] = {
+    registry.CUSTOM_RESOURCE_DEFINITION: {
+        "conditions": None,
+        "acceptedNames": {"plural": "", "kind": ""},
+        "storedVersions": None,
+    },
     registry.NAMESPACE: {"phase": "Active"},
     registry.DEPLOYMENT: {},
     registry.REPLICA_SET: {"replicas": 0},
@@ -91,6 +96,9 @@ _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 def fill(kind: Kind, obj: Object) -> None:
     """Omit the values that the server omits, and set the defaults of a kind, in place."""
+    if kind.custom is not None:
+        kind.custom.fill(obj)
+        return
     schema.omit_zeros(kind, obj)
     _fill_in(obj, copy(_ALWAYS.get(kind, {})))
     if kind is registry.POD:

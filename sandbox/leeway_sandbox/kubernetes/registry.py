@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lightkube.core import resource as lightkube_resource
 from lightkube.models.meta_v1 import DeleteOptions
 from lightkube.models.policy_v1 import Eviction
 
+if TYPE_CHECKING:
+    from leeway_sandbox.kubernetes.custom_resources import CustomSchema
+
 _MODULES = (
     "core_v1",
     "admissionregistration_v1",
+    "apiextensions_v1",
     "apps_v1",
     "autoscaling_v1",
     "batch_v1",
@@ -29,6 +33,7 @@ _SHORT_NAMES = {
     "componentstatuses": ("cs",),
     "configmaps": ("cm",),
     "cronjobs": ("cj",),
+    "customresourcedefinitions": ("crd", "crds"),
     "daemonsets": ("ds",),
     "deployments": ("deploy",),
     "endpoints": ("ep",),
@@ -67,13 +72,17 @@ _ALL = frozenset(
     )
 )
 _SUBRESOURCES = ("status", "scale", "eviction")
-_WITH_GENERATION = frozenset(("apps", "batch", "policy", "scheduling.k8s.io"))
+_WITH_GENERATION = frozenset(
+    ("apiextensions.k8s.io", "apps", "batch", "policy", "scheduling.k8s.io")
+)
 _VERBS = {"global_list": "list", "global_watch": "watch", "post": "create", "put": "update"}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Kind:
-    """One kind of object; compared by identity."""
+    """One kind of object; compared by identity. A custom one has the name of its definition, which
+    the versions of a kind share, as they share its objects, and the schema, the names and the
+    columns of that version."""
 
     group: str
     version: str
@@ -83,6 +92,20 @@ class Kind:
     model: type[Any]
     verbs: tuple[str, ...]
     subresources: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    definition: str = ""
+    custom: CustomSchema | None = None
+    names: dict[str, Any] = dataclasses.field(default_factory=dict)
+    columns: tuple[dict[str, Any], ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        """Whether two kinds have the same objects."""
+        if self is other or not self.definition:
+            return self is other
+        return isinstance(other, Kind) and self.definition == other.definition
+
+    def __hash__(self) -> int:
+        """Hash as `__eq__` compares."""
+        return hash(self.definition) if self.definition else id(self)
 
     @property
     def api_version(self) -> str:
@@ -97,17 +120,20 @@ class Kind:
     @property
     def short_names(self) -> tuple[str, ...]:
         """Return the short names for kubectl."""
-        return _SHORT_NAMES.get(self.plural, ())
+        return tuple(self.names.get("shortNames") or _SHORT_NAMES.get(self.plural, ()))
 
     @property
     def categories(self) -> tuple[str, ...]:
         """Return kubectl's categories, such as "all"."""
+        if self.custom is not None:
+            return tuple(self.names.get("categories") or ())
         return ("all",) if self.plural in _ALL else ()
 
     @property
     def has_generation(self) -> bool:
         """Whether `metadata.generation` counts the changes of the spec."""
-        return self.group in _WITH_GENERATION or self.plural == "pods"
+        custom = self.custom is not None
+        return custom or self.group in _WITH_GENERATION or self.plural == "pods"
 
     def typed(self, obj: dict[str, Any]) -> dict[str, Any]:
         """Return a stored object with `kind` and `apiVersion`."""
@@ -182,5 +208,6 @@ ROLE = KINDS["rbac.authorization.k8s.io", "v1", "roles"]
 ROLE_BINDING = KINDS["rbac.authorization.k8s.io", "v1", "rolebindings"]
 ADMISSION_POLICY = KINDS["admissionregistration.k8s.io", "v1", "validatingadmissionpolicies"]
 ADMISSION_BINDING = KINDS["admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings"]
+CUSTOM_RESOURCE_DEFINITION = KINDS["apiextensions.k8s.io", "v1", "customresourcedefinitions"]
 ADMISSION_POLICIES = (ADMISSION_POLICY, ADMISSION_BINDING)
 RBAC = (ROLE, ROLE_BINDING, CLUSTER_ROLE, CLUSTER_ROLE_BINDING)

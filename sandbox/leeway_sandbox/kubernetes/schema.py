@@ -107,6 +107,8 @@ def _plain(option: Any) -> type[Any]:
 
 def prune(kind: Kind, obj: Object) -> list[str]:
     """Remove unknown fields in place and return their paths; 400 for a value of a wrong type."""
+    if kind.custom is not None:
+        return kind.custom.prune(obj)
     unknown: list[str] = []
     _prune_object(kind, kind.model, obj, "", unknown)
     return unknown
@@ -167,8 +169,10 @@ def _check_map(kind: Kind, where: str, value: Object) -> None:
 
 
 def omit_zeros(kind: Kind, obj: Object) -> None:
-    """Remove the values that a server omits, in place."""
-    _omit_zeros(kind.model, obj)
+    """Remove the values that a server omits, in place; it omits none of a custom resource, nor of
+    a definition, whose `status: {}` means something."""
+    if kind.custom is None and kind.kind != "CustomResourceDefinition":
+        _omit_zeros(kind.model, obj)
 
 
 def _omit_zeros(model: type[Any], obj: Object) -> None:

@@ -129,7 +129,7 @@ class Store:
     def owned(self, uid: str, kind: Kind) -> list[Object]:
         """Return the dependents of an owner that have this kind."""
         objects = self._tables[kind].objects
-        return [objects[key] for of, key in self._by_owner.get(uid, {}).values() if of is kind]
+        return [objects[key] for of, key in self._by_owner.get(uid, {}).values() if of == kind]
 
     def since(self, revision: int) -> Iterator[Change]:
         """Yield the changes after a revision; 410 if the history does not reach it."""
@@ -144,7 +144,7 @@ class Store:
         for change in reversed(self._history):
             if change.revision <= revision:
                 return
-            if change.kind is kind:
+            if change.kind == kind:
                 yield change
 
     def forget(self) -> None:

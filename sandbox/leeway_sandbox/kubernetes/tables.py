@@ -7,6 +7,7 @@ their columns; of those of `-o wide`, pods have their node. Other kinds have nam
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -70,7 +71,7 @@ def form_of(accept: str, *, of_list: bool) -> str:
 
 def table(kind: Kind, objects: list[Object], metadata: Object, included: str) -> Object:
     """Return a `meta.k8s.io/v1` Table; `included` is the part of each object in its row."""
-    columns = [_NAME, *_TABLES.get(kind, [_AGE])]
+    columns = [_NAME, *(_custom(kind) or _TABLES.get(kind, [_AGE]))]
     return {
         "kind": "Table",
         "apiVersion": _META,
@@ -84,6 +85,21 @@ def table(kind: Kind, objects: list[Object], metadata: Object, included: str) ->
             for obj in objects
         ],
     }
+
+
+def _custom(kind: Kind) -> list[_Column]:
+    """Return the columns that a definition names."""
+
+    def column(given: Object) -> _Column:
+        path, dated = given["jsonPath"], given["type"] == "date"
+
+        def value(obj: Object) -> Any:
+            found = _cell(path, obj)
+            return _age(found) if dated else found
+
+        return _Column(given["name"], value, wide=bool(given.get("priority")))
+
+    return [column(one) for one in kind.columns]
 
 
 def _included(kind: Kind, obj: Object, included: str) -> Object | None:
@@ -161,6 +177,23 @@ def _about(event: Object) -> str:
 
 def _field(name: str, path: str, default: Any = "", *, wide: bool = False) -> _Column:
     return _Column(name, lambda obj: at(obj, path, default), wide)
+
+
+def _cell(path: str, obj: Object) -> Any:
+    """Return the value of a custom column: a path of fields, `[*]`, or one filter by a field."""
+    found: list[Any] = [obj]
+    for step in re.findall(r'\.([\w-]+)|\[(\*)\]|\[\?\(@\.(\w+)=="([^"]*)"\)\]', path):
+        name, every, field, wanted = step
+        below: list[Any] = []
+        for one in found:
+            if name:
+                below += [one[name]] if isinstance(one, dict) and name in one else []
+            elif isinstance(one, list):
+                below += [item for item in one if every or item.get(field) == wanted]
+        found = below
+    if len(found) > 1:
+        return ",".join(str(one) for one in found)
+    return found[0] if found else None
 
 
 _NAME = _Column("Name", name_of)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from leeway_sandbox.kubernetes import errors, registry, schema
+from leeway_sandbox.kubernetes.custom_resources import check_definition
 from leeway_sandbox.kubernetes.errors import Cause
 from leeway_sandbox.kubernetes.objects import Object, encode, labels_of, name_of
 from leeway_sandbox.kubernetes.quantities import milli
@@ -308,6 +309,11 @@ _LONGEST_NAME = 253
 def check(kind: Kind, new: Object, old: Object | None) -> None:
     """Validate an object; 422 with a cause for each error. An unchanged spec is not validated."""
     causes = [*_metadata(new)]
+    if kind.custom is not None:
+        causes += kind.custom.causes(new, old)
+        if causes:
+            raise errors.invalid(kind, name_of(new), causes)
+        return
     if old is None or new.get("spec") != old.get("spec") or "spec" not in new:
         causes += _rules(kind, new)
     if old is not None:
@@ -342,7 +348,9 @@ def _label_value(field: str, value: str) -> Iterator[Cause]:
 
 def _rules(kind: Kind, obj: Object) -> Iterator[Cause]:
     spec = obj.get("spec") or {}
-    if kind is registry.NODE:
+    if kind is registry.CUSTOM_RESOURCE_DEFINITION:
+        yield from check_definition(obj)
+    elif kind is registry.NODE:
         yield from _taints(obj)
     elif kind is registry.PRIORITY_CLASS:
         if obj["value"] > _HIGHEST_PRIORITY and not name_of(obj).startswith("system-"):

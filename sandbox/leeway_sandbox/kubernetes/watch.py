@@ -81,7 +81,7 @@ class Watch:
                 yield self._bookmark({"k8s.io/initial-events-end": "true"})
             return
         for change in self._store.since(self._version):
-            if change.kind is self._call.kind:
+            if change.kind == self._call.kind:
                 line = self._line(change)
                 if line is not None:
                     yield line
@@ -111,7 +111,7 @@ class Watch:
                 event_type = "ADDED"
         if not selects:
             return None
-        if self._as_they_are:
+        if self._as_they_are and change.kind is self._call.kind:
             return change.line(event_type)
         return self._shown(event_type, change.object)
 

@@ -84,6 +84,8 @@ def patch(cluster: Cluster, call: Call) -> Written:
     if content_type == APPLY:
         return _apply(cluster, call, change)
     current = cluster.store.read(call.kind, target.namespace, target.name)
+    if content_type == STRATEGIC and call.kind.custom is not None:
+        raise errors.unsupported_media_type()
     proposed = patched(content_type, call.kind.typed(current), change)
     _check_type(call, proposed)
     warnings = _prune(call, proposed)
@@ -195,7 +197,7 @@ def _store_new(cluster: Cluster, call: Call, body: Object, operation: str) -> Ob
     for name in (*_KEPT_METADATA, "selfLink"):
         body["metadata"].pop(name, None)
     admit_namespace(cluster, call)
-    if kind in _OWN_STATUS:
+    if kind in _OWN_STATUS or (kind.custom is not None and "status" in kind.subresources):
         body.pop("status", None)
     applied = copy(body)
     defaults.fill(kind, body)

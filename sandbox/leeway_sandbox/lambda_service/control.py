@@ -9,6 +9,7 @@ from pydantic.alias_generators import to_camel
 from leeway_sandbox.control import PREFIX, ControlApi, Query
 from leeway_sandbox.lambda_service.definitions import EventSource, FunctionDefinition
 from leeway_sandbox.lambda_service.faults import Fault
+from leeway_sandbox.lambda_service.log_lines import log_events
 from leeway_sandbox.lambda_service.server import Service
 from leeway_sandbox.listening import control_response
 
@@ -41,6 +42,7 @@ class Control(ControlApi):
                 "PUT faults": self._put_faults,
                 "GET faults": self._get_faults,
                 "GET status": self._get_status,
+                "GET logs": self._get_logs,
             },
         )
         self._service = service
@@ -71,6 +73,10 @@ class Control(ControlApi):
     def _get_faults(self, _body: Any, _query: Query) -> Any:
         pending = self._service.faults.pending()
         return {"faults": [fault.model_dump(exclude_none=True) for fault in pending]}
+
+    def _get_logs(self, _body: Any, query: Query) -> Any:
+        functions, since = self._service.functions, int(query.get("since", 0))
+        return log_events(self._service.journal, functions, since)
 
     def _get_status(self, _body: Any, _query: Query) -> Any:
         return {

@@ -72,6 +72,7 @@ class FunctionDefinition(BaseModel):
     dead_letter: str | None = None
     aliases: tuple[str, ...] = ()
     clients: tuple[str, ...] = ()
+    logs_to: str = ""
     recursive_loop: Literal["Allow", "Terminate"] = "Terminate"
 
     @model_validator(mode="after")
@@ -89,6 +90,16 @@ class FunctionDefinition(BaseModel):
     @property
     def account(self) -> str:
         return self.arn.split(":")[4]
+
+    @property
+    def log_group(self) -> str:
+        """The log group: that of its configuration, or the one that Lambda names by default."""
+        return self.logs_to or f"/aws/lambda/{self.name}"
+
+    @property
+    def version(self) -> str:
+        """The version that runs: with an alias, the published one."""
+        return PUBLISHED if self.aliases else LATEST
 
     @property
     def access_key(self) -> str:

@@ -25,8 +25,9 @@ _CHUNK = 65536
 class WorkerLog:
     """Reads the pipe of one worker into the journal."""
 
-    def __init__(self, descriptor: int, function: str, journal: Journal) -> None:
+    def __init__(self, descriptor: int, function: str, stream: str, journal: Journal) -> None:
         self.invocation: Invocation | None = None
+        self.stream = stream
         self._descriptor: int | None = descriptor
         self._function = function
         self._journal = journal
@@ -64,6 +65,7 @@ class WorkerLog:
         self._journal.add(
             "logs",
             function=self._function,
+            stream=self.stream,
             request_id=self.invocation.request_id if self.invocation else None,
             line=_parsed(text),
         )
@@ -192,7 +194,7 @@ class WorkerPool:
             worker.kill("killed")
             self._exited(worker, -signal.SIGKILL)
         while self._waiting:
-            self._waiting.popleft().end(_exit_outcome(None, -signal.SIGKILL))
+            self._waiting.popleft().end(_exit_outcome(None, -signal.SIGKILL)[0])
 
     def status(self) -> dict[str, Any]:
         """Return the numbers of workers and of pending invocations."""
@@ -216,7 +218,7 @@ class WorkerPool:
     async def run(self, invocation: Invocation) -> Outcome:
         """Run an invocation on a free worker, or when one is free."""
         if self._closed:
-            return _exit_outcome(None, -signal.SIGKILL)
+            return _exit_outcome(None, -signal.SIGKILL)[0]
         if self._connection is None:
             self.start()
         self._waiting.append(invocation)
@@ -299,11 +301,13 @@ class WorkerPool:
         number = next(_numbers)
         identity = f"{self.function.name}-{number}"
         read, write = os.pipe()
-        log = WorkerLog(read, self.function.name, self._journal)
+        stream = (
+            f"{time.strftime('%Y/%m/%d', time.gmtime())}/[{self.function.version}]{number:032x}"
+        )
+        log = WorkerLog(read, self.function.name, stream, self._journal)
         worker = self._workers[identity] = Worker(identity, log)
         limit = _INIT_SECONDS + self.function.timeout
         worker.timer = asyncio.get_running_loop().call_later(limit, worker.kill, "timeout")
-        stream = f"{time.strftime('%Y/%m/%d')}/[{self.function.name}]{number}"
         message = {
             "worker": identity,
             "prefix": f"_runtime/{identity}",
@@ -357,10 +361,12 @@ class WorkerPool:
             worker.invocation = self._waiting.popleft()
             worker.invocation.begin(self.function.timeout)
         if worker.invocation is not None:
-            self._settle(worker, _exit_outcome(worker, code))
+            outcome, problem = _exit_outcome(worker, code)
+            self._settle(worker, outcome, problem)
         self._assign()
 
-    def _settle(self, worker: Worker, outcome: Outcome) -> None:
+    def _settle(self, worker: Worker, outcome: Outcome, problem: str = "") -> None:
+        """End the invocation of a worker. `problem` is how its process ended, if it did."""
         invocation, worker.invocation = worker.invocation, None
         worker.stop_timer()
         worker.log.drain()
@@ -370,6 +376,7 @@ class WorkerPool:
         worker.served += 1
         entry: dict[str, Any] = {
             "function": self.function.name,
+            "stream": worker.log.stream,
             "request_id": invocation.request_id,
             "execution": invocation.execution,
             "outcome": outcome.ending,
@@ -377,25 +384,27 @@ class WorkerPool:
             "cold": worker.served == 1,
             "memory": worker.peak_memory(),
         }
+        if problem:
+            entry["problem"] = problem
         if worker.served == 1 and worker.initialised is not None:
             entry["init_milliseconds"] = round((worker.initialised - worker.asked) * 1000)
         self._journal.add("invocation", **entry)
         invocation.end(outcome)
 
 
-def _exit_outcome(worker: Worker | None, code: int) -> Outcome:
-    """Return Lambda's error for a process that exited without an answer."""
+def _exit_outcome(worker: Worker | None, code: int) -> tuple[Outcome, str]:
+    """Return Lambda's error for a process that exited without an answer, and what its log says."""
     invocation = worker.invocation if worker else None
     prefix = f"RequestId: {invocation.request_id} Error: " if invocation else ""
     if worker and invocation and worker.ending == "timeout":
-        message = f"{prefix}Task timed out after {invocation.timeout:.2f} seconds"
-        return Outcome.failed("timeout", "Sandbox.Timedout", message)
+        problem = f"Task timed out after {invocation.timeout:.2f} seconds"
+        return Outcome.failed("timeout", "Sandbox.Timedout", prefix + problem), problem
     if code < 0:
         how = f"signal: {signal.Signals(-code).name.removeprefix('SIG').lower()}"
         how = how.replace("signal: kill", "signal: killed")
-        message = f"{prefix}Runtime exited with error: {how}"
-        return Outcome.failed("killed", "Runtime.ExitError", message)
-    message = f"{prefix}Runtime exited " + (
+        problem = f"Runtime exited with error: {how}"
+        return Outcome.failed("killed", "Runtime.ExitError", prefix + problem), problem
+    problem = "Runtime exited " + (
         f"with error: exit status {code}" if code else "without providing a reason"
     )
-    return Outcome.failed("error", "Runtime.ExitError", message)
+    return Outcome.failed("error", "Runtime.ExitError", prefix + problem), problem

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from leeway.reasons import counted
+
 from leeway_cli.doctor import reasons
 from leeway_cli.doctor.checks.groups import answered_by_leeway, terminate_hooks
 from leeway_cli.doctor.facts import Facts, InstanceUse, known, spot_of_clusters
@@ -115,9 +117,9 @@ def check_terminations(facts: Facts) -> Iterator[Finding]:
     if count > TERMINATIONS:
         late = math.ceil((count - TERMINATIONS) / TERMINATIONS_PER_SECOND)
         yield About(reasons.QUOTA_TOO_LOW, "EC2's bucket of TerminateInstances").warns(
-            f"{count} Spot instances are in groups without a terminate hook of Leeway. EC2 "
-            f"accepts {TERMINATIONS} terminations at once and {TERMINATIONS_PER_SECOND} a "
-            f"second, so the last one is terminated about {late} s later."
+            f"{counted(count, 'Spot instance is', 'Spot instances are')} in groups without "
+            f"a terminate hook of Leeway. EC2 accepts {TERMINATIONS} terminations at once, then "
+            f"{TERMINATIONS_PER_SECOND} a second: the last one is terminated about {late} s later."
         )
 
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from leeway.reasons import counted
+
 from leeway_cli.doctor import reasons
 from leeway_cli.doctor.facts import Facts, RuleFacts, known, spot_of_clusters
 from leeway_cli.doctor.finding import About, Finding, Severity, aws, deploy
@@ -71,8 +73,8 @@ def check_functions(facts: Facts) -> Iterator[Finding]:
             )
         elif one.reserved is not None and one.reserved < spot and _is_of_storms(one.name):
             yield about.warns(
-                f"Function {one.name} may run {one.reserved} times at once, and {spot} Spot "
-                "instances can be interrupted at once.",
+                f"Function {one.name} may run {counted(one.reserved, 'time')} at once, and "
+                f"{counted(spot, 'Spot instance')} can be interrupted at once.",
                 free,
             )
 
@@ -177,7 +179,8 @@ def check_failures(facts: Facts) -> Iterator[Finding]:
         if one.messages:
             options = {"visibility_timeout": 0, "max_number_of_messages": 10}
             yield About(reasons.FAILURES_WAIT, f"queue {one.name}").warns(
-                f"Queue {one.name} holds {one.messages} messages about work that failed.",
+                f"Queue {one.name} holds {counted(one.messages, 'message')} about work that "
+                "failed.",
                 aws("sqs receive-message", queue_url=one.url, **options),
             )
 
@@ -198,6 +201,7 @@ def check_alarms(facts: Facts) -> Iterator[Finding]:
             )
     if silent := sum(not one.notifies for one in alarms):
         yield about.warns(
-            f"{silent} alarms of stack {stack.name} notify nobody: they have no action.",
+            f"{counted(silent, 'alarm notifies', 'alarms notify')} nobody: an alarm of stack "
+            f"{stack.name} has an action only with AlarmTopicArn.",
             f"{deploy(stack.name)} --parameter-overrides AlarmTopicArn=TOPIC_ARN",
         )

@@ -1,5 +1,6 @@
 """The outcome of an admission: log line, metric, Leeway event and Kubernetes Event."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -79,12 +80,18 @@ class AdmissionOutcome:
 
     def to_json(self) -> str:
         """Render the detail of the Leeway event."""
-        return adapter_of(AdmissionOutcome).dump_json(self).decode()
+        return json.dumps(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
-        """Render the answer of the function."""
+        """Render the answer of the function: the fields, `code`, `message` and `needs_attention`,
+        as the outcome of a retirement has them."""
         rendered: dict[str, Any] = adapter_of(AdmissionOutcome).dump_python(self, mode="json")
-        return rendered
+        return {
+            "code": self.reason.code,
+            "message": self.message,
+            "needs_attention": self.needs_attention,
+            **rendered,
+        }
 
     def as_node_event(self, node_uid: str) -> NodeEvent:
         """Render the Kubernetes Event; its name makes a repeated report the same Event."""
@@ -180,7 +187,8 @@ class AdmissionReports:
         return self._reported(put, what, outcome.cluster, instance=outcome.instance)
 
     def _put_pause_event(self, record: PoolRecord, reason: Reason) -> str:
-        detail = adapter_of(PoolRecord).dump_json(record).decode()
+        told = {"code": reason.code, "message": reason.message, "needs_attention": True}
+        detail = json.dumps(told | record.model_dump(mode="json"))
         put = partial(self._leeway_events.publish, "Leeway Pool Paused", detail)
         what = "the Leeway event about the pause of the pool"
         return self._reported(put, what, record.cluster, pool=record.pool)

@@ -30,7 +30,8 @@ class AwsImages:
         return found
 
     def images(self, terms: Sequence[AmiTerm]) -> list[Image]:
-        """List the available AMIs that match at least one of the terms."""
+        """List the AMIs that match at least one of the terms: by an id in any state, by other terms
+        only available ones."""
         named = self.parameters([one.ssm_parameter for one in terms if one.ssm_parameter])
         ids = sorted({*named.values(), *(one.id for one in terms if one.id)})
         queries = [_by_fields(one) for one in terms if one.name or one.tags]
@@ -40,14 +41,9 @@ class AwsImages:
         return [found[name] for name in sorted(found)]
 
     def _described(self, query: Mapping[str, Any]) -> Iterator[Image]:
-        available = {"Name": "state", "Values": ["available"]}
         with aws_errors():
-            pages = self._ec2().get_paginator("describe_images")
-            described = [
-                image
-                for page in pages.paginate(**{**query, "Filters": [*query["Filters"], available]})
-                for image in page["Images"]
-            ]
+            pages = self._ec2().get_paginator("describe_images").paginate(**query)
+            described = [image for page in pages for image in page["Images"]]
         yield from map(_image, described)
 
 
@@ -55,7 +51,8 @@ def _by_fields(term: AmiTerm) -> dict[str, Any]:
     """Karpenter's owners of terms without one: the account itself and Amazon."""
     owners = [term.owner] if term.owner else ["self", "amazon"]
     name = [{"Name": "name", "Values": [term.name]}] if term.name else []
-    return {"Owners": owners, "Filters": [*name, *tag_filters(term.tags)]}
+    available = {"Name": "state", "Values": ["available"]}
+    return {"Owners": owners, "Filters": [*name, *tag_filters(term.tags), available]}
 
 
 def _image(described: Mapping[str, Any]) -> Image:
@@ -67,6 +64,7 @@ def _image(described: Mapping[str, Any]) -> Image:
         created_at=_moment(described["CreationDate"]),
         root_device=described.get("RootDeviceName", ""),
         deprecated=deprecated is not None and _moment(deprecated) <= datetime.now(UTC),
+        state=described.get("State", "available"),
     )
 
 

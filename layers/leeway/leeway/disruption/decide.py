@@ -1,5 +1,6 @@
 """Decides which nodes of a cluster are given back now. Pure: it reads a snapshot only."""
 
+from collections import Counter
 from datetime import datetime
 
 from leeway.disruption import reasons
@@ -17,7 +18,6 @@ from leeway.disruption.protection import (
 from leeway.disruption.rules import Cause
 from leeway.disruption.snapshot import NodeReturn, OwnNode, ReturnDecision, Snapshot
 from leeway.disruption.static_pools import StaticPools
-from leeway.durations import render_duration
 from leeway.reasons import Reason
 from leeway.selection.labels import SPOT
 from leeway.selection.resources import printed
@@ -62,7 +62,8 @@ def decide_returns(snapshot: Snapshot) -> ReturnDecision:
 
 class _Run:
     """One decision in the making. `free` are the nodes that nothing protects, `forced` those that
-    only stay until they expire or drift."""
+    only stay until they expire or drift. `_destinations` counts the pods that come to nodes of
+    others, while some pool is no destination."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -75,6 +76,7 @@ class _Run:
         self.waiting: list[NodeReturn] = []
         self.due: list[datetime] = []
         self.kept: dict[str, Reason] = {}
+        self._destinations: Counter[str] = Counter()
 
     def scale_down(self) -> None:
         """Give back what static pools have too much."""
@@ -106,9 +108,7 @@ class _Run:
                 reason = reasons.POOL_DELETED(node=one.name, pool=one.pool, at=rules.deleted_at)
                 self._take(one, Cause.POOL_DELETED, reason, replaced=bool(one.pods))
             elif rules.expires is not None and rules.expired(one.created_at, self._snapshot.now):
-                reason = reasons.NODE_EXPIRED(
-                    node=one.name, pool=one.pool, expires=render_duration(rules.expires)
-                )
+                reason = reasons.NODE_EXPIRED(node=one.name, pool=one.pool, expires=rules.expires)
                 self._replace(one, Cause.EXPIRED, reason, self._static.takes_its_place(one))
             elif one.drift and (why := self._static.why_not_replaced(one)):
                 self.kept[one.name] = why
@@ -120,11 +120,31 @@ class _Run:
     def _replace(self, one: OwnNode, cause: Cause, reason: Reason, in_place: bool) -> None:
         """Replace a node. `in_place`: if its pool is static, there is room for another node."""
         in_place = in_place and self._snapshot.rules[one.pool].replicas is not None
+        if why := self._why_no_destination(one, cause, in_place):
+            self.kept[one.name] = why
+            return
         if in_place:
             self._static.begun[one.pool] += 1
         else:
             self._static.gone[one.pool] += 1
         self._take(one, cause, reason, replaced=bool(one.pods), in_place=in_place)
+
+    def _why_no_destination(self, one: OwnNode, cause: Cause, in_place: bool) -> Reason | None:
+        """Return why a node stays whose pods, or whose place, need an instance of a pool whose last
+        launches have not joined. Whoever has the pool end its nodes in any case gets that."""
+        doubted = self._snapshot.doubted
+        if not doubted or self._snapshot.rules[one.pool].is_forced(cause):
+            return None
+        stuck = one.pool in doubted if in_place else False
+        if one.pods and not stuck:
+            plan = self._moving.without([one], launch=True, consolidates=False)
+            stuck = bool(plan.unschedulable)
+            if not stuck:
+                self._destinations.update({each.node: len(each.pods) for each in plan.existing})
+        if not stuck:
+            return None
+        pools = ", ".join(sorted(doubted))
+        return reasons.DESTINATION_IN_DOUBT(node=one.name, cause=cause, pools=pools)
 
     def remove_empty(self) -> None:
         """Give back nodes without pods that have been quiet for long enough."""
@@ -182,7 +202,7 @@ class _Run:
                 if not plan.unschedulable and after.missing(pool) < shares.missing(pool):
                     drift = (
                         "It is Spot, and the on-demand share of the pool misses "
-                        f"{printed('cpu', shares.missing(pool))} vCPUs."
+                        f"vCPUs: {printed('cpu', shares.missing(pool))}."
                     )
                     reason = reasons.NODE_DRIFTED(node=one.name, pool=pool, drift=drift)
                     self._take(one, Cause.DRIFTED, reason, replaced=True)
@@ -201,7 +221,7 @@ class _Run:
         return [one for one in self.free if one.name not in returned]
 
     def _why_expected(self, one: OwnNode) -> Reason | None:
-        pods = self._moving.expected.get(one.name, 0)
+        pods = self._moving.expected.get(one.name, 0) + self._destinations[one.name]
         return reasons.NODE_IS_EXPECTED(node=one.name, pods=pods) if pods else None
 
     def _take(

@@ -46,7 +46,8 @@ class Moving:
     def _open(self) -> tuple[ExistingNode, ...]:
         """The nodes that can take pods that wait."""
         own = (one.node for one in self.snapshot.own if not one.going)
-        return (*own, *self.snapshot.others)
+        awaited = self.snapshot.awaited
+        return (*own, *(one for one in self.snapshot.others if one.name not in awaited))
 
     @cached_property
     def nodes(self) -> tuple[ExistingNode, ...]:
@@ -101,15 +102,20 @@ class Moving:
 
     @property
     def offers(self) -> Supply:
-        """What could be launched."""
-        return self._supply_of(tuple(self.snapshot.pools))
+        """What could be launched: nothing of pools in doubt."""
+        return self._supply_of(self._trusted)
 
     def _offers_without(self, gone: Collection[OwnNode]) -> Supply:
         """What could be launched in place of nodes: nothing of other pools that are full."""
         full = self._full_pools - {one.pool for one in gone}
         if not full:
             return self.offers
-        return self._supply_of(tuple(one for one in self.snapshot.pools if one.name not in full))
+        return self._supply_of(tuple(one for one in self._trusted if one.name not in full))
+
+    @property
+    def _trusted(self) -> tuple[NodePool, ...]:
+        doubted = self.snapshot.doubted
+        return tuple(one for one in self.snapshot.pools if one.name not in doubted)
 
     @cached_property
     def _full_pools(self) -> frozenset[str]:

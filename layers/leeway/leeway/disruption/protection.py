@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from leeway.disruption import reasons
 from leeway.disruption.moves import Moving
 from leeway.disruption.rules import Budget, Cause, ReturnRules
 from leeway.disruption.snapshot import MovablePod, OwnNode, Snapshot
 from leeway.disruption.static_pools import StaticPools
-from leeway.durations import render_duration
 from leeway.ports.kubernetes_objects import (
     DO_NOT_CONSOLIDATE,
     DO_NOT_DISRUPT,
@@ -109,18 +108,12 @@ def against_consolidation(one: OwnNode, snapshot: Snapshot) -> Iterator[Blocker]
         return
     quiet = snapshot.now - one.quiet_since
     if quiet < rules.after:
-        reason = reasons.NODE_NOT_QUIET(
-            node=one.name, ago=_lasts(quiet), pool=one.pool, after=_lasts(rules.after)
-        )
+        reason = reasons.NODE_NOT_QUIET(node=one.name, ago=quiet, pool=one.pool, after=rules.after)
         yield Blocker(reason, one.quiet_since + rules.after)
     age, least = snapshot.now - one.created_at, snapshot.worth.least_age
     if one.pods and age < least:
-        reason = reasons.NODE_TOO_YOUNG(node=one.name, age=_lasts(age), least=_lasts(least))
+        reason = reasons.NODE_TOO_YOUNG(node=one.name, age=age, least=least)
         yield Blocker(reason, one.created_at + least)
-
-
-def _lasts(duration: timedelta) -> str:
-    return render_duration(timedelta(seconds=int(duration.total_seconds())))
 
 
 @dataclass

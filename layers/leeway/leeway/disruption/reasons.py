@@ -24,17 +24,17 @@ POOL_DELETED = ReasonCode(
 )
 STATIC_POOL_SCALED_DOWN = ReasonCode(
     "StaticPoolScaledDown",
-    "Pool {pool} has {count} nodes more than its spec.replicas ({replicas}): node {node} is given "
+    "Pool {pool} has {count:node} more than its spec.replicas ({replicas}): node {node} is given "
     "back.",
 )
 POOL_IS_STATIC = ReasonCode(
     "PoolIsStatic",
-    "Node {node} is of pool {pool}, which keeps {replicas} nodes (spec.replicas): it is not "
+    "Node {node} is of pool {pool}, which keeps {replicas:node} (spec.replicas): it is not "
     "consolidated.",
 )
 STATIC_POOL_SHRINKS = ReasonCode(
     "StaticPoolShrinks",
-    "Node {node} has drifted. Pool {pool} first gives back the {count} nodes that it has more than "
+    "Node {node} has drifted. Pool {pool} first gives back the {count:node} that it has more than "
     "spec.replicas.",
 )
 NO_ROOM_TO_REPLACE = ReasonCode(
@@ -43,16 +43,22 @@ NO_ROOM_TO_REPLACE = ReasonCode(
     "raise it above spec.replicas.",
     "a-static-pool-lacks-nodes",
 )
+DESTINATION_IN_DOUBT = ReasonCode(
+    "DestinationInDoubt",
+    "Node {node} ({cause}) stays for now: its pods would need a new node, and the last instances "
+    "of {pools} have not joined the cluster, or were not ready for pods.",
+    "nodes-are-not-ready",
+)
 POOL_HAS_NODES = ReasonCode(
     "DeletedPoolHasNodes",
-    "Pool {pool} was deleted at {at:%Y-%m-%d %H:%M} UTC and has {count} nodes: Leeway gives them "
+    "Pool {pool} was deleted at {at:%Y-%m-%d %H:%M} UTC and has {count:node}: Leeway gives them "
     "back from {due:%H:%M} UTC on. To keep them, apply the pool again.",
     "a-pool-was-deleted",
 )
 POOL_UNKNOWN = ReasonCode(
     "PoolUnknown",
-    "{count} nodes are of pool {pool}, which has no valid manifest and which nobody has deleted "
-    "with `leeway delete`: Leeway keeps them. Apply the pool, or delete it.",
+    "{count:node is|nodes are} of pool {pool}, which has no valid manifest and which nobody "
+    "has deleted with `leeway delete`: Leeway keeps them. Apply the pool, or delete it.",
     "a-pool-was-deleted",
 )
 NODE_NOT_NEEDED = ReasonCode(
@@ -121,7 +127,8 @@ POD_IS_BLOCKED = ReasonCode(
     "PodDisruptionBudget {budget} allows no disruption of pod {pod} on node {node} now.",
 )
 NODE_IS_EXPECTED = ReasonCode(
-    "NodeIsExpected", "Node {node} has room that {pods} waiting pods need: it is kept."
+    "NodeIsExpected",
+    "Node {node} has room that {pods:waiting pod needs|waiting pods need}: it is kept.",
 )
 POOL_NEVER_CONSOLIDATED = ReasonCode(
     "PoolNeverConsolidated", "Pool {pool} has consolidateAfter: Never."
@@ -131,7 +138,7 @@ NODE_NOT_QUIET = ReasonCode(
     "Pods came to node {node} or left it {ago} ago; pool {pool} waits {after} (consolidateAfter).",
 )
 POOL_ONLY_EMPTY = ReasonCode(
-    "PoolOnlyEmpty", "Node {node} has {pods} pods, and pool {pool} gives back only empty nodes."
+    "PoolOnlyEmpty", "Node {node} has {pods:pod}, and pool {pool} gives back only empty nodes."
 )
 NODE_WITHOUT_PRICE = ReasonCode(
     "NodeWithoutPrice",
@@ -139,21 +146,21 @@ NODE_WITHOUT_PRICE = ReasonCode(
 )
 NODE_IS_RESERVED = ReasonCode(
     "NodeIsReserved",
-    "Node {node} runs in capacity that is reserved and paid for anyway: to move its {pods} pods "
+    "Node {node} runs in capacity that is reserved and paid for anyway: to move its {pods:pod} "
     "would save nothing. It goes when it is empty.",
 )
 NOTHING_CHEAPER = ReasonCode(
     "NothingCheaper",
-    "The {pods} pods of node {node} do not fit on other nodes, and no cheaper node holds them.",
+    "Neither the other nodes nor a cheaper node have room for the {pods:pod} of node {node}.",
 )
 NODE_NOT_EXAMINED = ReasonCode(
     "NodeNotExamined",
-    "Leeway has not examined in this run whether the {pods} pods of node {node} have a cheaper "
-    "place: other nodes go first, or promise more.",
+    "Leeway has not examined in this run whether a cheaper place exists for the {pods:pod} of node "
+    "{node}: other nodes go first, or promise more.",
 )
 MOVE_NOT_WORTH = ReasonCode(
     "MoveNotWorth",
-    "To move {pods} pods would save {saving:.4f} USD per hour: less than a move is worth.",
+    "To move {pods:pod} would save {saving:.4f} USD per hour: less than a move is worth.",
 )
 ON_DEMAND_SHARE = ReasonCode(
     "OnDemandShare",
@@ -167,13 +174,13 @@ NODE_TOO_YOUNG = ReasonCode(
 )
 SPOT_NOT_FLEXIBLE = ReasonCode(
     "SpotNotFlexible",
-    "Only {types} cheaper Spot instance types hold the pods of node {node}, and {least} are "
-    "needed: the cheapest one alone would be interrupted soon.",
+    "Only {types:cheaper Spot instance type holds|cheaper Spot instance types hold} the pods of "
+    "node {node}, and {least} are needed: the cheapest one alone would be interrupted soon.",
 )
 DISRUPTION_BUDGET_USED = ReasonCode(
     "DisruptionBudgetUsed",
-    "A budget of pool {pool} allows {limit} disrupted nodes for the cause {cause}, and {disrupted} "
-    "are disrupted{unready}.",
+    "A budget of pool {pool} allows {limit:disrupted node} for the cause {cause}, and "
+    "{disrupted} are disrupted{unready}.",
 )
 CLUSTER_BUDGET_USED = ReasonCode(
     "ClusterBudgetUsed", "The disruption budget of the cluster allows no further node now."

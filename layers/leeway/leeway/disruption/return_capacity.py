@@ -35,6 +35,7 @@ from leeway.instances.facts import InstanceFacts
 from leeway.launch.resolve_pools import NodeSources
 from leeway.manifests.node_pool import NodePool
 from leeway.policy.rules import Action, ClusterPolicy, OnBlocked, Replacement, Ruling
+from leeway.pool_pauses import POOL
 from leeway.ports.functions import RetireNode
 from leeway.provisioning.demand import ClusterRead
 from leeway.provisioning.report import CapacityReturned
@@ -265,6 +266,7 @@ class ReturnCapacity:
             deleted=deleted,
             index=index,
             reservations=self._launches.reservations(cluster, read.manifests, read.intents, now),
+            records=self._deps.table.list(POOL, cluster=cluster),
         )
 
     def _gone(

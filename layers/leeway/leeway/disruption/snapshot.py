@@ -16,11 +16,13 @@ from leeway.instances.owners import OwnerKind
 from leeway.launch.fleets import Offers
 from leeway.launch.images import variant_of
 from leeway.launch.intent import LaunchIntent, nodes_on_the_way
+from leeway.launch.late_nodes import doubted_pools
 from leeway.launch.prices import PriceCeiling, Prices, SpendingLimit
 from leeway.manifests.node_pool import NodePool as PoolManifest
 from leeway.manifests.node_pool import pools_of
 from leeway.policy.repair import Unhealthy
 from leeway.policy.worth import USUAL, Worth
+from leeway.pool_pauses import PoolRecord
 from leeway.ports.kubernetes_objects import RETIRING
 from leeway.provisioning.brakes import workload_of
 from leeway.provisioning.cluster_state import NodeDetails, ObservedPod, PodBudget, blocking
@@ -116,6 +118,8 @@ class Snapshot:
     - `rules`: the rules of each pool by its name; of a pool without rules nothing is given back.
     - `most`: how many nodes the disruption budget of the cluster allows now.
     - `spending_limits`: what nodes of pools cost that have a limit in money, and the limits.
+    - `doubted`: the pools whose last launches have not joined; `awaited` are the names of their
+      instances on the way. Neither is a destination.
     """
 
     now: datetime
@@ -131,6 +135,8 @@ class Snapshot:
     worth: Worth = USUAL
     most: int | None = None
     spending_limits: tuple[SpendingLimit, ...] = ()
+    doubted: frozenset[str] = frozenset()
+    awaited: frozenset[str] = frozenset()
 
     def quiet(self, nodes: Iterable[OwnNode]) -> timedelta:
         """Return for how long no pod has come to any of these nodes or left it."""
@@ -209,6 +215,7 @@ def snapshot_of(
     deleted: Mapping[str, datetime] | None = None,
     index: Mapping[str, InstanceFacts] | None = None,
     reservations: Mapping[str, tuple[Reservation, ...]] | None = None,
+    records: Iterable[PoolRecord] = (),
 ) -> Snapshot:
     """Make the snapshot of a cluster.
 
@@ -220,7 +227,7 @@ def snapshot_of(
     instances that were given back empty and that EC2 ends; `deleted` is when pools were deleted
     whose nodes are given back. `index` are all instances of the cluster by id, as of a few minutes
     ago: launched instances that are not in it, or have joined before, come no more. `reservations`
-    are those that each pool may launch into, by its name.
+    are those that each pool may launch into, by its name. `records` are those of the pools.
     """
     reserved = reservations or {}
     pools = tuple(
@@ -237,6 +244,7 @@ def snapshot_of(
     absent = () if index is None else _ended(read.intents, index, now)
     known = read.state.joined.keys() | set(absent)
     coming = nodes_on_the_way(read.intents, known, pools, read.catalog, now)
+    doubted = doubted_pools(records, read.intents, known, now)
     return Snapshot(
         now=now,
         own=own_nodes,
@@ -263,6 +271,8 @@ def snapshot_of(
         worth=worth,
         most=most,
         spending_limits=_spending_limits(read, pools, own_nodes, (*nodes.values(), *coming)),
+        doubted=doubted,
+        awaited=frozenset(one.name for one in coming if one.pool in doubted),
     )
 
 

@@ -238,7 +238,7 @@ def template_buffer_size(buffer: TemplateBuffer, replicas: int | None, requests:
             f"its limits name no resource that the pods of {buffer.template_of} request"
         )
     if allowed and min(allowed) < wanted.replicas:
-        rule = f"The limits of the buffer allow {min(allowed)} pods of {wanted.replicas}"
+        rule = f"The limits of the buffer allow {min(allowed)} of {wanted.replicas} pods"
         return Size(min(allowed), BUFFER_SIZE(rule=rule))
     return wanted
 

@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 
 from leeway.headroom.reasons import NO_WINDOW_OPEN, WINDOW_OPEN
-from leeway.reasons import Reason
+from leeway.reasons import Reason, counted
 
 
 class BadCron(ValueError):
@@ -89,7 +89,7 @@ def parse_cron(expression: str) -> Cron:
         raise BadCron(f"'{expression}': expected five fields rather than a descriptor")
     if len(fields) != len(_FIELDS):
         raise BadCron(
-            f"'{expression}' has {len(fields)} field{'' if len(fields) == 1 else 's'}: expected "
+            f"'{expression}' has {counted(len(fields), 'field')}: expected "
             "five (minute, hour, day of month, month, day of week)"
         )
     read = [_read_field(text, field) for text, field in zip(fields, _FIELDS, strict=True)]

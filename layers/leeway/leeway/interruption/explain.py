@@ -12,7 +12,7 @@ from leeway.interruption.reasons import OWNER_RETIRES_NODE, RETIREMENT_SCHEDULED
 from leeway.notices import Notice
 from leeway.policy.rules import VOLUNTARY, Action, ClusterPolicy, Ruling, begins_at, rule
 from leeway.ports.kubernetes_objects import PROTECTS_POD, Node, Pod
-from leeway.reasons import Reason
+from leeway.reasons import Reason, counted
 from leeway.retirement.decide_replacement import BY_GROUP, ReplacementDecision, decide_replacement
 from leeway.retirement.pods import PodAction, Terms, decide_pod, grace_that_fits, latest_moment
 
@@ -238,7 +238,8 @@ def _remarks(
     minutes = int(cap.within.total_seconds() // 60)
     yield (
         f"The retirement waits for the disruption budget: at most {cap.percent} % of the nodes "
-        f"(at least {cap.at_least}) are retired voluntarily within {minutes} minutes."
+        f"(at least {cap.at_least}) are retired voluntarily within "
+        f"{counted(minutes, 'minute')}."
     )
     for pod in found.pods:
         if pod.protected_until is not None and notice.time < pod.protected_until:

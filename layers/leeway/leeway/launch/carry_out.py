@@ -23,7 +23,7 @@ from leeway.table import Record, RecordChanged, Table
 
 LAUNCH_UNANSWERED = ReasonCode(
     "LaunchUnanswered",
-    "EC2 did not answer a launch of {count} nodes of pool {pool} ({error}): the next run repeats "
+    "EC2 did not answer a launch of {count:node} of pool {pool} ({error}): the next run repeats "
     "the request with its client token, so that nothing is launched twice.",
     "a-launch-is-refused",
 )

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from leeway.launch.fleets import FleetError
+from leeway.launch.node_settings import NodeSettings
+from leeway.launch.refused_settings import refused_setting
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.selection.labels import RESERVED
 from leeway.selection.offers.catalog import ANY, Unavailable
@@ -48,13 +50,26 @@ SUBNET_WITHOUT_ADDRESSES = ReasonCode(
 )
 LAUNCH_REFUSED = ReasonCode(
     "LaunchRefused",
-    "EC2 refuses a launch of pool {pool} ({error}): {remedy}.",
+    "EC2 refuses a launch of pool {pool}: {remedy} ({error}).",
     "a-launch-is-refused",
 )
 LAUNCH_REPEATED = ReasonCode(
     "LaunchRepeated",
     "EC2 has not carried out a launch of pool {pool} ({code}): {why}, so Leeway repeats it.",
 )
+
+REFUSALS = frozenset(
+    one.name
+    for one in (
+        CAPACITY_UNAVAILABLE,
+        RESERVATION_FULL,
+        QUOTA_REACHED,
+        SPOT_ROLE_MISSING,
+        SUBNET_WITHOUT_ADDRESSES,
+        LAUNCH_REFUSED,
+    )
+)
+"""The reasons that say what EC2 has refused. A run that ends too early says them first."""
 
 DENIED = "UnauthorizedOperation"
 """EC2's code for a missing permission. EC2 also answers it if a launch template does not exist: it
@@ -163,10 +178,15 @@ def cause_of(code: str) -> Cause:
 
 
 def consequences_of(
-    pool: str, errors: Iterable[FleetError], *, denied_before: bool = True
+    pool: str,
+    errors: Iterable[FleetError],
+    *,
+    denied_before: bool = True,
+    settings: NodeSettings | None = None,
 ) -> Consequences:
     """Decide what the errors of a pool's fleet lead to. `denied_before`: EC2 has denied a launch of
     the pool in this run. Its first denial may mean a deleted launch template, and is no reason yet.
+    `settings` are those of the pool, of which a reason names the wrong one.
 
     A permission or a setting blocks the pool only if it is the cause of every error: otherwise
     other overrides can still succeed. EC2's unavailable offerings are written down for all runs,
@@ -186,9 +206,9 @@ def consequences_of(
         exhausted=frozenset(
             one.override.subnet for one in by_cause.get(Cause.SUBNET, ()) if one.override
         ),
-        blocked=None if doubtful else _blocked(pool, found),
+        blocked=None if doubtful else _blocked(pool, found, settings),
         repeat=doubtful or not _PASSING.isdisjoint(by_cause),
-        reasons=tuple(_reason(pool, cause, some) for cause, some in found),
+        reasons=tuple(_reason(pool, cause, some, settings) for cause, some in found),
     )
 
 
@@ -222,13 +242,13 @@ def _offerings(found: _ByCause, causes: Collection[Cause]) -> Iterator[tuple[Una
                 yield offering, error.code
 
 
-def _blocked(pool: str, found: _ByCause) -> Reason | None:
+def _blocked(pool: str, found: _ByCause, settings: NodeSettings | None) -> Reason | None:
     """An error of the whole call blocks as well, unless the call may succeed later."""
     if found and all(cause in _STOPPING for cause, _ in found):
-        return _reason(pool, *found[0])
+        return _reason(pool, *found[0], settings)
     for cause, errors in found:
         if cause not in _PASSING and any(_offering(one) is None for one in errors):
-            return _reason(pool, cause, errors)
+            return _reason(pool, cause, errors, settings)
     return None
 
 
@@ -242,12 +262,25 @@ def _offering(error: FleetError) -> Unavailable | None:
     return Unavailable(error.override.instance_type, error.override.zone, error.capacity_type)
 
 
-def _reason(pool: str, cause: Cause, errors: Sequence[FleetError]) -> Reason:
+def launch_refused(
+    pool: str, refusal: str, remedy: str, settings: NodeSettings | None = None
+) -> Reason:
+    """Return the reason of a refusal, with the field of the manifest that causes it, if it is
+    known, or else the remedy. `refusal` is EC2's error code and sentence."""
+    known = refused_setting(refusal, settings) if settings is not None else None
+    return LAUNCH_REFUSED(
+        pool=pool, remedy=f"correct {known}" if known else remedy, error=clause(refusal)
+    )
+
+
+def _reason(
+    pool: str, cause: Cause, errors: Sequence[FleetError], settings: NodeSettings | None
+) -> Reason:
     first = errors[0]
     types = _some(one.override.instance_type for one in errors if one.override)
     zones = _some(one.override.zone for one in errors if one.override)
     offering = {"capacity_type": first.capacity_type, "types": types, "zones": zones}
-    error = f"{first.code}: {clause(first.message)}"
+    error = f"{first.code}: {first.message}"
     match cause:
         case Cause.CAPACITY if first.capacity_type == RESERVED:
             codes = _some(one.code for one in errors)
@@ -274,7 +307,7 @@ def _reason(pool: str, cause: Cause, errors: Sequence[FleetError]) -> Reason:
         case Cause.UNKNOWN:
             what = f"{first.capacity_type} {types} in {zones}"
             remedy = f"Leeway uses other offerings than {what} for three minutes"
-    return LAUNCH_REFUSED(pool=pool, error=error, remedy=remedy)
+    return launch_refused(pool, error, remedy, settings)
 
 
 def _some(names: Iterable[str], most: int = 3) -> str:

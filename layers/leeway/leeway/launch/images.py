@@ -4,7 +4,7 @@ Sources: EKS user guide, "Retrieve recommended Amazon Linux AMI IDs", "Retrieve 
 Bottlerocket AMI IDs" and "Retrieve recommended Microsoft Windows AMI IDs".
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -16,7 +16,8 @@ from leeway.selection.offers.machines import GPU_RESOURCES, NEURON, Machine
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An AMI. `architecture` is the name that EC2 uses, such as x86_64."""
+    """An AMI. `architecture` is the name that EC2 uses, such as x86_64. `state` is that of EC2:
+    only an available one can be launched."""
 
     id: str
     name: str
@@ -24,6 +25,7 @@ class Image:
     created_at: datetime
     root_device: str
     deprecated: bool = False
+    state: str = "available"
 
 
 type Accelerator = Literal["", "nvidia", "neuron"]
@@ -102,20 +104,43 @@ def image_by_parameter(
     )
 
 
-def image_by_terms(settings: NodeSettings, variant: ImageVariant, images: Iterable[Image]) -> Image:
+def image_by_terms(
+    settings: NodeSettings, variant: ImageVariant, images: Collection[Image]
+) -> Image:
     """Return the newest of the AMIs that the node class selects, for a variant's architecture. A
     deprecated AMI is used only if there is no other one.
 
     Raises:
-        NotLaunchable: none has the architecture.
+        NotLaunchable: none that is available has the architecture.
     """
-    found = [one for one in images if one.architecture == variant.architecture]
+    available = [one for one in images if one.state == "available"]
+    found = [one for one in available if one.architecture == variant.architecture]
     if found:
         return min(found, key=lambda one: (one.deprecated, -one.created_at.timestamp(), one.name))
+    if unusable := next(unusable_images(settings, images), ""):
+        raise NotLaunchable(unusable)
+    others = ", ".join(f"{one.id} is for {one.architecture}" for one in available[:_MOST_SHOWN])
     raise NotLaunchable(
-        f"no AMI for {variant} matches {settings.images.place}: EC2 shows none with this "
-        "architecture"
+        f"no AMI for {variant} matches {settings.images.place}: {others or 'EC2 shows none'}"
     )
+
+
+_MOST_SHOWN = 3
+
+
+def unusable_images(settings: NodeSettings, images: Collection[Image]) -> Iterator[str]:
+    """Say which AMIs the node class names that EC2 does not have, or that are not available. EC2
+    gives one answer for all that it does not show to an account."""
+    states = {one.id: one.state for one in images}
+    for number, term in enumerate(settings.images.value):
+        place = f"{settings.images.place}[{number}].id"
+        if term.id and term.id not in states:
+            yield (
+                f"EC2 knows no image {term.id} ({place}): it is of another region, was "
+                "deregistered, or is not shared with this account"
+            )
+        elif term.id and states[term.id] != "available":
+            yield f"image {term.id} ({place}) is {states[term.id]}, not available"
 
 
 def _family_of_alias(alias: str) -> AmiFamily:

@@ -1,15 +1,16 @@
 """The use case: plan, prepare, launch, and plan again with what is left, within one run."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from leeway.execution.retrying import API_ERRORS
 from leeway.instances.facts import InstanceFacts
 from leeway.launch.carry_out import IntentExecutor
-from leeway.launch.fleet_errors import LAUNCH_REFUSED
+from leeway.launch.fleet_errors import launch_refused
 from leeway.launch.fleets import groups_of
 from leeway.launch.intent import LaunchedNode, LaunchIntent, LaunchOutcome, all_intents
+from leeway.launch.late_nodes import LatePool, late_pools
 from leeway.launch.launch_run import (
     AT_ONCE,
     LaunchDependencies,
@@ -20,8 +21,8 @@ from leeway.launch.launch_run import (
 )
 from leeway.launch.prepare import PreparedLaunch
 from leeway.parallel import in_parallel
-from leeway.pool_pauses import POOL
-from leeway.reasons import Reason, clause
+from leeway.pool_pauses import POOL, PoolRecord
+from leeway.reasons import Reason
 from leeway.selection.packing.plan import Placement, Plan
 
 MOST_ROUNDS = 6
@@ -60,14 +61,28 @@ class LaunchNodes:
         Raises:
             CloudUnavailable, CloudRefused: the table cannot be read.
         """
-        paused = self._paused(order.cluster)
+        records = self._deps.table.list(POOL, cluster=order.cluster)
         intents = all_intents(self._deps.table, order.cluster)
-        run = LaunchRun(self._deps, order, self._supplies, intents, paused)
+        run = LaunchRun(self._deps, order, self._supplies, intents, _paused(records), records)
         if order.retiring is not None:
             run.otherwise = "this run only plans"
             _prepared_plan(run, run.plan_static)
         plan, prepared = _prepared_plan(run, run.plan)
         return LaunchPreview(plan, prepared, run.outcome(plan, run.capped_pods(plan, prepared)))
+
+    def late_pools(
+        self, intents: Sequence[LaunchIntent], known: Collection[str]
+    ) -> tuple[LatePool, ...]:
+        """Return the pools with instances that run and are late to join. `known` are instances that
+        have a Node or retire. EC2 is called only if there are others."""
+        now = self._deps.clock.now()
+        missing = {name for one in late_pools(intents, known, now) for name in one.instances}
+        if not missing:
+            return ()
+        ended: frozenset[str] = frozenset()
+        with suppress(*API_ERRORS):  # while EC2 does not answer, all of them
+            ended = frozenset(missing) - self._deps.fleets.alive(missing)
+        return late_pools(intents, {*known, *ended}, now)
 
     def launch(self, order: LaunchOrder) -> LaunchOutcome:
         """Launch nodes, and start the admission of each.
@@ -77,7 +92,8 @@ class LaunchNodes:
         """
         table = self._deps.table
         intents = list(table.list(self._deps.intents, cluster=order.cluster))
-        paused, now = self._paused(order.cluster), self._deps.clock.now()
+        records, now = table.list(POOL, cluster=order.cluster), self._deps.clock.now()
+        paused = _paused(records)
         answered = [one for one in intents if one.is_answered]
         # The instances of the other kind of intents count. Who wrote these admits them.
         answered += [
@@ -85,7 +101,7 @@ class LaunchNodes:
             for one in all_intents(table, order.cluster)
             if one.is_answered and one not in intents
         ]
-        run = LaunchRun(self._deps, order, self._supplies, answered, dict(paused))
+        run = LaunchRun(self._deps, order, self._supplies, answered, dict(paused), records)
         # To repeat a request may launch its instances. Those of a paused pool are found by their
         # tag, after the time in which a request is repeated.
         waiting = [one for one in intents if one.pool in paused and one.may_repeat(now)]
@@ -132,11 +148,6 @@ class LaunchNodes:
                 self._deps.clock.sleep(THROTTLED_PAUSE)
         run.plan_static()
 
-    def _paused(self, cluster: str) -> dict[str, Reason]:
-        """Read which pools are paused, and why."""
-        records = self._deps.table.list(POOL, cluster=cluster)
-        return {one.pool: one.paused for one in records if one.paused is not None}
-
     def _round(self, run: LaunchRun, prepared: Sequence[PreparedLaunch]) -> list[LaunchIntent]:
         """Launch a round's groups side by side; return their intents with the instances."""
         ready = self._with_templates(run, prepared)
@@ -160,10 +171,11 @@ class LaunchNodes:
             try:
                 ready.append(one.created_as(self._deps.templates.ensure(one.templates)))
             except API_ERRORS as error:
-                run.blocked[one.intent.pool] = LAUNCH_REFUSED(
-                    pool=one.intent.pool,
-                    error=f"a launch template is not created: {clause(error)}",
-                    remedy="correct its EC2NodeClass, or grant the missing permission",
+                run.blocked[one.intent.pool] = launch_refused(
+                    one.intent.pool,
+                    f"a launch template is not created: {error}",
+                    "correct its EC2NodeClass, or grant the missing permission",
+                    run.pool_settings(one.intent.pool),
                 )
         return ready
 
@@ -184,6 +196,11 @@ class LaunchNodes:
                 }
                 run.intents[position], failed = self._executor.admit(intent, facts, run.labels)
                 run.reasons += failed
+
+
+def _paused(records: Iterable[PoolRecord]) -> dict[str, Reason]:
+    """Return which pools are paused, and why."""
+    return {one.pool: one.paused for one in records if one.paused is not None}
 
 
 def _prepared_plan(

@@ -14,7 +14,7 @@ from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS
 from leeway.instances.facts import InstanceFacts
 from leeway.launch.carry_out import CarriedOut, unanswered
-from leeway.launch.fleet_errors import DENIED, Cause, cause_of, consequences_of
+from leeway.launch.fleet_errors import DENIED, REFUSALS, Cause, cause_of, consequences_of
 from leeway.launch.fleets import FleetInstance, Fleets, LaunchGroup, Offers, groups_of
 from leeway.launch.images import variant_of
 from leeway.launch.intent import (
@@ -27,6 +27,7 @@ from leeway.launch.intent import (
     nodes_on_the_way,
     overdue_nodes,
 )
+from leeway.launch.late_nodes import doubted_pools
 from leeway.launch.node_settings import NodeSettings, NotLaunchable, settings_of
 from leeway.launch.prepare import PreparedLaunch, machines_of, prepare
 from leeway.launch.prices import (
@@ -47,6 +48,7 @@ from leeway.launch.templates import LaunchTemplates
 from leeway.manifests.base import Manifest
 from leeway.parallel import in_parallel
 from leeway.policy.rules import UNAVAILABLE_FOR
+from leeway.pool_pauses import PoolRecord
 from leeway.ports.functions import AdmitNode
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.selection.labels import ZONE
@@ -54,8 +56,9 @@ from leeway.selection.offers.catalog import Catalog, Unavailable
 from leeway.selection.offers.reservations import Reservation
 from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.planning import LAUNCHES, pack
+from leeway.selection.packing.refused_offerings import refused_offerings
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import ExistingNode, NodePool, Pod, PodSpec
+from leeway.selection.pods import ExistingNode, NodePool, Pod, PodSpec, Taint, Toleration
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.table import Record, Table
 
@@ -78,6 +81,12 @@ LAUNCHES_CAPPED = ReasonCode(
     "time passes; spec.launches.atMost of the Cluster manifest changes the maximum.",
     "launches-are-held-back",
 )
+
+
+_IN_DOUBT = Taint("leeway.sh/join-in-doubt")
+"""A taint that only plans know (see `LaunchRun.plan`)."""
+
+_TOLERATION = Toleration(_IN_DOUBT.key, "Exists")
 
 
 class InstanceDescriptions(Protocol):
@@ -129,7 +138,8 @@ class LaunchOrder:
     of the pods, by pod. `most` is the maximum number of instances that it launches, and `ceiling`
     what all nodes may cost, None for no maximum. It begins no round after `until`, and improves no
     plan any longer. `retiring` are the instances of each static pool that retire and that another
-    one is launched for; None leaves static pools as they are.
+    one is launched for; None leaves static pools as they are. `moving` are the pods of nodes that
+    work and are given back.
     """
 
     cluster: str
@@ -146,6 +156,7 @@ class LaunchOrder:
     ceiling: PriceCeiling | None = None
     until: datetime | None = None
     retiring: Mapping[str, Sequence[str]] | None = None
+    moving: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -178,13 +189,15 @@ class Supplies:
 class LaunchRun:
     """The state of one run: what it has launched, and what it no longer requests. `found` are the
     instances of requests that an earlier run left without an answer. `denied` are the pools of
-    which EC2 denied a launch: another launch of them is tried once."""
+    which EC2 denied a launch: another launch of them is tried once. `records` are those of pools.
+    """
 
     deps: LaunchDependencies
     order: LaunchOrder
     supplies: Supplies
     intents: list[LaunchIntent]
     blocked: dict[str, Reason] = field(default_factory=dict)
+    records: Sequence[PoolRecord] = ()
     unavailable: set[Unavailable] = field(default_factory=set)
     exhausted: set[str] = field(default_factory=set)
     denied: set[str] = field(default_factory=set)
@@ -209,6 +222,11 @@ class LaunchRun:
             self.unavailable |= self.deps.offerings.now(region, now)
         self.unavailable |= self.order.unavailable
         self._gone = self._ended_instances()
+        self._doubted: frozenset[str] = frozenset()
+        if self.order.moving:
+            known = {*self.order.joined, *self._gone}
+            now = self.deps.clock.now()
+            self._doubted = doubted_pools(self.records, self.intents, known, now)
         self.prices = Prices(self.order.catalog)
         self._unread: set[str] = set()
         self._ceiling = self.order.ceiling or PriceCeiling()
@@ -248,15 +266,47 @@ class LaunchRun:
         now, catalog = self.deps.clock.now(), self.order.catalog
         nodes, limits = [*itertools.chain(*self._known_nodes())], self.order.price_limits
         pools = [pool for one in self._settings if (pool := self._open(one)) is not None]
+        wanted: Sequence[Pod] = self.order.pods
+        if self._doubted:
+            nodes, pools, wanted = self._with_doubts(nodes, pools)
         supply = self.supplies.of(pools, catalog, self.unavailable, self.order.daemons)
         self.dear = frozenset()
         while True:
-            pods = [pod for pod in self.order.pods if pod.name not in self.dear]
+            pods = [pod for pod in wanted if pod.name not in self.dear]
             plan = pack(pods, supply, nodes, LAUNCHES, self._may_improve(now))
             dear = too_dear(plan, limits)
             if not dear:
                 return plan
             self.dear |= dear
+
+    def _with_doubts(
+        self, nodes: Iterable[ExistingNode], pools: Sequence[NodePool]
+    ) -> tuple[list[ExistingNode], list[NodePool], list[Pod]]:
+        """Return nodes, pools and pods with which pods of nodes that are given back come to no
+        instance on its way in a pool in doubt, and to a new one only if no other pool has any. For
+        the plan, such an instance has a taint that all other pods tolerate."""
+        launched = {each.instance for one in self.intents for each in one.instances}
+        coming = launched.difference(self.order.joined.values())
+        tainted = [
+            replace(one, taints=(*one.taints, _IN_DOUBT))
+            if one.pool in self._doubted and one.name in coming
+            else one
+            for one in nodes
+        ]
+        last = min((one.weight for one in pools), default=0) - 1
+        ordered = [replace(p, weight=last) if p.name in self._doubted else p for p in pools]
+        tolerant: dict[int, PodSpec] = {}
+        pods = []
+        for pod in self.order.pods:
+            if pod.name not in self.order.moving:
+                spec = tolerant.get(id(pod.spec))
+                if spec is None:
+                    tolerations = (*pod.spec.tolerations, _TOLERATION)
+                    spec = tolerant[id(pod.spec)] = replace(pod.spec, tolerations=tolerations)
+                pods.append(replace(pod, spec=spec))
+            else:
+                pods.append(pod)
+        return tainted, ordered, pods
 
     def plan_static(self) -> Plan:
         """Plan the nodes that static pools lack, and say which lack more than is planned."""
@@ -331,6 +381,10 @@ class LaunchRun:
         promised = {joined[one.name]: one for one in launched if one.name in joined}
         coming = [one for one in launched if one.name not in joined]
         return [*(_as_promised(one, promised.get(one.name)) for one in self.order.nodes), *coming]
+
+    def pool_settings(self, pool: str) -> NodeSettings | None:
+        """Return the settings of a pool; None if it has no manifest any more."""
+        return next((one for one in self._settings if one.pool == pool), None)
 
     @property
     def _pools(self) -> list[NodePool]:
@@ -466,7 +520,12 @@ class LaunchRun:
         for one in results:
             self.intents.append(one.intent)
             pool, codes = one.intent.pool, {error.code for error in one.errors}
-            found = consequences_of(pool, one.errors, denied_before=pool in self.denied)
+            found = consequences_of(
+                pool,
+                one.errors,
+                denied_before=pool in self.denied,
+                settings=self.pool_settings(pool),
+            )
             if DENIED in codes or Cause.TEMPLATE in map(cause_of, codes):
                 # It may have been deleted since it was created: the next round looks for it.
                 self.deps.templates.doubt(one.intent.templates)
@@ -503,9 +562,14 @@ class LaunchRun:
         launched."""
         blocked = self._blocked_pods(plan)
         others = [one for one in self.reasons if one not in self.blocked.values()]
-        last = self.stopped or tuple(others[-1:])
+        last = (*others[-1:], *self.stopped)
         missing = {one.pod: one.reason for one in plan.unschedulable if one.pod not in blocked}
-        waits = self.capped or next(iter(last), NODE_NOT_LAUNCHED(why=self.otherwise))
+        missing |= self._refused_pods(missing)
+        refusals = [one for one in others if one.code in REFUSALS]
+        waits = self.capped or next(
+            iter((*refusals[-1:], *self.stopped, *others[-1:])),
+            NODE_NOT_LAUNCHED(why=self.otherwise),
+        )
         missing |= dict.fromkeys(waiting, waits)
         missing |= dict.fromkeys(sorted(self.dear), REPLACEMENT_TOO_DEAR())
         whys = {pod: _why(cause, last) for pod, cause in missing.items()}
@@ -524,6 +588,21 @@ class LaunchRun:
             tuple(dict.fromkeys([*shown, *self.short.values()])),
             self.short,
             self._replacements({self.order.joined.get(one, one) for one in self.order.closed}),
+        )
+
+    def _refused_pods(self, missing: Iterable[str]) -> Mapping[str, Reason]:
+        """Those of the pods without a node that EC2 has refused the offerings for."""
+        without = {*missing}
+        if not (without and self.unavailable):
+            return {}
+        nodes, overdue = self._known_nodes()
+        return refused_offerings(
+            [pod for pod in self.order.pods if pod.name in without],
+            [pool for one in self._settings if (pool := self._open(one)) is not None],
+            self.order.catalog,
+            self.unavailable,
+            self.order.daemons,
+            [*nodes, *overdue],
         )
 
     def _blocked_pods(self, plan: Plan) -> dict[str, Reason]:

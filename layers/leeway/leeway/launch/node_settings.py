@@ -24,7 +24,7 @@ from leeway.manifests.node_class import (
     MetadataOptions,
 )
 from leeway.manifests.node_pool import NodePool
-from leeway.reasons import ReasonCode
+from leeway.reasons import ReasonCode, counted
 from leeway.selection.labels import JOINED, NODE_CLASS, NODEPOOL
 
 POOL_SETTING_WRONG = ReasonCode(
@@ -157,6 +157,11 @@ _RESERVED = (
 )
 
 
+def is_reserved(key: str) -> bool:
+    """Whether only AWS, Karpenter and Leeway set a tag."""
+    return key.lower().startswith(_RESERVED)
+
+
 def user_tags(settings: NodeSettings) -> Mapping[str, str]:
     """Return the tags of the manifests: those of the node class replace those of the Cluster.
 
@@ -166,14 +171,14 @@ def user_tags(settings: NodeSettings) -> Mapping[str, str]:
     merged: dict[str, str] = {}
     for setting in settings.tags:
         for key in setting.value:
-            if key.lower().startswith(_RESERVED):
+            if is_reserved(key):
                 raise NotLaunchable(f"key {key} of {setting.place} is reserved: remove the tag")
         merged |= setting.value
     most = MOST_TAGS - len(_of_leeway("", "", "", ""))
     if len(merged) > most:
         raise NotLaunchable(
-            f"pool {settings.pool} has {len(merged)} tags of its own, and EC2 accepts {most} "
-            f"beside those of Leeway: remove tags from {settings.tags[-1].place}"
+            f"pool {settings.pool} has {counted(len(merged), 'tag')} of its own, and EC2 accepts "
+            f"{most} beside those of Leeway: remove tags from {settings.tags[-1].place}"
         )
     return merged
 

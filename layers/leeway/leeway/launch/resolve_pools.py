@@ -23,6 +23,7 @@ from leeway.launch.images import (
     image_by_parameter,
     image_by_terms,
     parameters_of,
+    unusable_images,
 )
 from leeway.launch.intent import LaunchIntent
 from leeway.launch.node_settings import NodeSettings, NotLaunchable, Setting, user_tags
@@ -145,7 +146,8 @@ class Images(Protocol):
         ...
 
     def images(self, terms: Sequence[AmiTerm]) -> Sequence[Image]:
-        """List the available AMIs that match at least one of the terms."""
+        """List the AMIs that match at least one of the terms: by an id in any state, by other terms
+        only available ones."""
         ...
 
 
@@ -289,7 +291,9 @@ class PoolResolver:
                 missing.append(problem)
         if missing and not images:
             raise missing[0]
-        warnings = (*subnets.left_out, *(one.reason for one in missing))
+        problems = [*missing, *map(NotLaunchable, self._unusable_images(settings))]
+        reasons = dict.fromkeys(one.reason for one in problems)
+        warnings = (*subnets.left_out, *reasons)
         return ResolvedPool(settings, self._cluster.details, resources, subnets, images, warnings)
 
     def _read_ahead(self, settings: NodeSettings, variants: Collection[ImageVariant]) -> None:
@@ -353,14 +357,22 @@ class PoolResolver:
             return lambda variant: TemplateImage(
                 image_by_parameter(settings, variant, parameters[variant], values)
             )
-        terms = settings.images
-        found = self._once(("images", terms.place), lambda: ports.images(terms.value))
+        found = self._selected_images(settings)
 
         def chosen(variant: ImageVariant) -> TemplateImage:
             image = image_by_terms(settings, variant, found)
             return TemplateImage(image.id, image.root_device)
 
         return chosen
+
+    def _selected_images(self, settings: NodeSettings) -> Sequence[Image]:
+        terms = settings.images
+        return self._once(("images", terms.place), lambda: self._sources.images.images(terms.value))
+
+    def _unusable_images(self, settings: NodeSettings) -> Iterable[str]:
+        if not any(one.id for one in settings.images.value):
+            return ()
+        return unusable_images(settings, self._selected_images(settings))
 
     def _once[T](self, key: Hashable, read: Callable[[], T]) -> T:
         if key not in self._read:

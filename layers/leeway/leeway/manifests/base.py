@@ -458,7 +458,7 @@ BudgetSchedule = Annotated[
     WithJsonSchema(
         {
             "type": "string",
-            "pattern": rf"^(\\S+ +\\S+ +\\S+ +\\S+ +\\S+|{'|'.join(_DESCRIPTORS)})$",
+            "pattern": rf"^(\S+ +\S+ +\S+ +\S+ +\S+|{'|'.join(_DESCRIPTORS)})$",
             "description": "A cron expression of five fields, or a descriptor such as @daily.",
         }
     ),

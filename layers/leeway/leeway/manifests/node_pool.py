@@ -65,10 +65,8 @@ _ONLY_SHARED = (
     "no nodes with another one"
 )
 
-_OF_OTHERS = re.compile(
-    r"(^|[.])(kubernetes|k8s)[.]io/|(^|[.])eks[.]amazonaws[.]com/|^leeway[.]sh/"
-)
-_FREE_OF_THEM = "cluster-autoscaler.kubernetes.io/"
+OF_OTHERS = re.compile(r"(^|[.])(kubernetes|k8s)[.]io/|(^|[.])eks[.]amazonaws[.]com/|^leeway[.]sh/")
+FREE_OF_THEM = "cluster-autoscaler.kubernetes.io/"
 MOST_ANNOTATIONS = 16 * 1024
 """Bytes of the annotations of a pool's nodes: the records of a launch and of each of its nodes hold
 them."""
@@ -81,9 +79,9 @@ def check_annotation(key: str) -> str:
     Raises:
         ValueError: a pool may not give it.
     """
-    if _OF_OTHERS.search(key) and not key.startswith(_FREE_OF_THEM):
+    if OF_OTHERS.search(key) and not key.startswith(FREE_OF_THEM):
         raise ValueError(
-            f"expected an annotation of your own domain, of karpenter.sh or {_FREE_OF_THEM}, "
+            f"expected an annotation of your own domain, of karpenter.sh or {FREE_OF_THEM}, "
             f"got {key}: Kubernetes, EKS and Leeway set those of their domains"
         )
     return key
@@ -92,7 +90,7 @@ def check_annotation(key: str) -> str:
 def _fits(annotations: dict[str, str]) -> dict[str, str]:
     size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
     if size > MOST_ANNOTATIONS:
-        raise ValueError(f"expected annotations of at most 16 KB together, got {size:,} bytes")
+        raise ValueError(f"expected annotations of at most 16 KB together, got {size:,}")
     return annotations
 
 

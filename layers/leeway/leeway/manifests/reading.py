@@ -330,8 +330,7 @@ def interpret(
             if (size := len((body + original).encode())) > LARGEST:
                 return Reading(problems=(problem((), too_large(size, LARGEST)),))
     except ValidationError as error:
-        found = [_explained(one, document, model) for one in _findings(error)]
-        return Reading(problems=tuple(problem(*one) for one in found))
+        return Reading(problems=tuple(problem(*one) for one in explained(error, document, model)))
     written = Written(kind, manifest, body, source, line_of(()), original)
     warnings = tuple(problem(note.path, note.message) for note in notes)
     return Reading((written,), warnings=warnings)
@@ -343,6 +342,13 @@ def _kept(document: dict[str, Any]) -> str:
     if isinstance(metadata, dict):
         kept["metadata"] = {k: v for k, v in metadata.items() if k not in DROPPED}
     return json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
+
+
+def explained(
+    error: ValidationError, document: Any, model: type[BaseModel]
+) -> list[tuple[Path, str]]:
+    """Return pydantic's errors about a document: the path of each, and what was expected there."""
+    return [_explained(one, document, model) for one in _findings(error)]
 
 
 def _findings(error: ValidationError) -> list[Any]:

@@ -27,7 +27,7 @@ from leeway.pod_watch.follower import (
 )
 from leeway.pod_watch.lease import WATCH_LEASE_UNAVAILABLE, LeaseKeeper, Renewal
 from leeway.ports.kubernetes import ClusterRefused
-from leeway.reasons import Reason, ReasonCode
+from leeway.reasons import Reason, ReasonCode, counted
 from leeway.telemetry import Telemetry
 
 
@@ -303,7 +303,7 @@ class Holding:
 
     def _send(self, follower: Follower, uids: frozenset[str]) -> None:
         try:
-            why = f"The scheduler found no node for {len(uids)} new pods."
+            why = f"The scheduler found no node for {counted(len(uids), 'new pod')}."
             self._provisioning.wake(follower.cluster, why)
         except Exception as error:  # noqa: BLE001 (logged and retried by the thread that decides)
             self._inbox.put(_Sent(follower, uids, error))

@@ -27,8 +27,8 @@ from leeway.selection.resources import Resources
 
 LAUNCHES_IN_VAIN = ReasonCode(
     "LaunchesInVain",
-    "Leeway launches nothing more for the pods of {workload}: {count} nodes that it launched for "
-    "them in the last hour have joined and are empty ({nodes}). Compare the labels, taints and "
+    "Leeway launches nothing more for the pods of {workload}: {count:node} that it launched for "
+    "them in the last hour joined and stayed empty ({nodes}). Compare the labels, taints and "
     "allocatable resources of these nodes with the node pool and with the pod.",
     "launches-are-held-back",
 )

@@ -8,8 +8,9 @@ from typing import Annotated
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from leeway.launch.intent import LaunchedNode, PodWithoutNode
+from leeway.launch.late_nodes import LatePool
 from leeway.launch.prices import SpendingLimit
-from leeway.reasons import Reason
+from leeway.reasons import Reason, counted
 from leeway.table import Record
 from leeway.telemetry import Telemetry
 
@@ -46,6 +47,7 @@ class ProvisioningReport:
     - `spending`: what nodes cost, and the limits in money.
     - `returned`: the capacity that it gives back.
     - `static_pools`: how many nodes each has.
+    - `late`: the pools with instances that are late to join.
     - `seconds`: how long the run took.
     """
 
@@ -65,6 +67,7 @@ class ProvisioningReport:
     returned: CapacityReturned = field(default_factory=CapacityReturned)
     retry: bool = False
     static_pools: "tuple[StaticPoolStatus, ...]" = ()
+    late: tuple[LatePool, ...] = ()
     seconds: float = 0.0
 
 
@@ -126,6 +129,7 @@ class ProvisioningStatus(BaseModel):
     - `spending`: what nodes cost, and the limits in money of the cluster and of pools.
     - `returned`: the capacity that the last run that gave some back returned, at `returned_at`.
     - `static_pools`: how many nodes each static pool has, of the first MOST_GROUPS.
+    - `late`: the pools with instances that are late to join, the first MOST_NAMES of them.
     - `failure`: why the run ended early, None if it did not.
     """
 
@@ -148,6 +152,7 @@ class ProvisioningStatus(BaseModel):
     returned: tuple[Reason, ...] = ()
     returned_at: AwareDatetime | None = None
     static_pools: tuple[StaticPoolStatus, ...] = ()
+    late: tuple[LatePool, ...] = ()
     failure: Reason | None = None
 
 
@@ -225,6 +230,7 @@ def status_of(
         returned=tuple(map(shortened, returned[:MOST_RETURNED])),
         returned_at=returned_at if returned else None,
         static_pools=report.static_pools[:MOST_GROUPS],
+        late=tuple(one.shown(MOST_NAMES) for one in report.late[:MOST_GROUPS]),
         failure=None if failure is None else shortened(failure),
     )
 
@@ -258,10 +264,16 @@ class ProvisioningTelemetry(Telemetry):
             self.logger.info(reason.message, extra={**cluster, "code": reason.code})
         for reason in report.launch_problems:
             self.logger.warning(reason.message, extra={**cluster, "code": reason.code})
+        for one in report.late:
+            about = {"pool": one.pool, "instances": list(one.instances)}
+            self.logger.warning(
+                one.reason.message, extra={**cluster, "code": one.reason.code, **about}
+            )
         for reason in report.unreadable[:MOST_UNREADABLE]:
             self.logger.warning(reason.message, extra={**cluster, "code": reason.code})
         if len(report.unreadable) > MOST_UNREADABLE:
-            text = f"Leeway can't read {len(report.unreadable) - MOST_UNREADABLE} further objects."
+            further = counted(len(report.unreadable) - MOST_UNREADABLE, "further object")
+            text = f"Leeway can't read {further}."
             self.logger.warning(text, extra={**cluster, "most_shown": MOST_UNREADABLE})
         for reason in report.failures:
             self.logger.error(reason.message, extra={**cluster, "code": reason.code})
@@ -274,7 +286,8 @@ class ProvisioningTelemetry(Telemetry):
             facts = {"code": group.reason.code, "count": group.count, "pods": list(group.some)}
             self.logger.warning(group.reason.message, extra={**cluster, **facts})
         if others:
-            text = f"{others} further pods get no node, for other reasons."
+            pods = counted(others, "further pod gets", "further pods get")
+            text = f"{pods} no node, for other reasons."
             self.logger.warning(text, extra={**cluster, "most_shown": MOST_NAMES})
         self.count("LaunchProblems", int(report.capped))
         self.count("ClusterProblems", len(report.failures))

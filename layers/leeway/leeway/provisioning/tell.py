@@ -23,7 +23,7 @@ from leeway.launch.intent import LaunchOutcome, PodWithoutNode
 from leeway.parallel import in_parallel
 from leeway.provisioning.cluster_state import ObservedPod
 from leeway.provisioning.demand import ClusterRead
-from leeway.reasons import Reason, ReasonCode, clause
+from leeway.reasons import Reason, ReasonCode, clause, counted
 from leeway.selection.pods import Pod
 from leeway.table import Record, Table
 
@@ -246,15 +246,15 @@ class EventsWritten:
 
 def write_events(
     read: ClusterRead,
-    outcome: LaunchOutcome,
+    pods: Sequence[PodWithoutNode],
     events_in: Callable[[str], PodEvents],
     table: Table,
     clock: Clock,
     until: datetime,
 ) -> EventsWritten:
-    """Write an Event about each pod without a node that has none, as long as there is time, and at
-    most MOST_EVENTS a minute."""
-    if not outcome.without_node:
+    """Write an Event about each of these pods that has none, as long as there is time, and at most
+    MOST_EVENTS a minute."""
+    if not pods:
         return EventsWritten()
     now, cluster = clock.now(), read.cluster
 
@@ -269,7 +269,7 @@ def write_events(
 
     try:
         told = table.get(TOLD, cluster=cluster) or {}
-        due = due_events(outcome.without_node, read.state.waiting, told, now)
+        due = due_events(pods, read.state.waiting, told, now)
         begun = due[: events_left(told, now)]
         waiting = len(due) - len(begun)
         if not begun:
@@ -278,12 +278,12 @@ def write_events(
         written = [one.key for one, error in zip(begun, errors, strict=True) if error is None]
         table.put(TOLD, remembered(told, written, now), cluster=cluster)
     except API_ERRORS as error:
-        what = f"{len(outcome.without_node)} Events about pods"
+        what = counted(len(pods), "Event about a pod", "Events about pods")
         failure = NOT_WRITTEN(what=what, cluster=cluster, error=clause(error))
         return EventsWritten(failures=(failure,))
     failed = [error for error in errors if error]
     if not failed:
         return EventsWritten(waiting)
-    what = f"{len(failed)} Events about pods"
+    what = counted(len(failed), "Event about a pod", "Events about pods")
     failure = NOT_WRITTEN(what=what, cluster=cluster, error=clause(failed[0]))
     return EventsWritten(waiting, (failure,))

@@ -25,7 +25,7 @@ from leeway.manifests.reading import Written
 from leeway.manifests.scaled_object import ScaledObject
 from leeway.policy.rules import ClusterPolicy
 from leeway.pool_pauses import JOIN_TIME, JoinTime
-from leeway.reasons import Reason, ReasonCode, clause
+from leeway.reasons import Reason, ReasonCode, clause, counted
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.packing.unschedulable import unmet_requirements
 from leeway.selection.pods import NodePool, Pod, PodSpec
@@ -61,7 +61,7 @@ UPCOMING_PODS_NOT_READ = ReasonCode(
 )
 PROVISIONED_AHEAD = ReasonCode(
     "ProvisionedAhead",
-    "{target} will have {pods} more pods at {time} UTC: Leeway plans their nodes {lead} s before. "
+    "{target} will have {pods:more pod} at {time} UTC: Leeway plans their nodes {lead} s before. "
     "{why}",
 )
 
@@ -224,5 +224,5 @@ def _of_pool(pool: str, times: tuple[timedelta, ...]) -> Lead:
         return Lead(DEFAULT_JOIN_TIME, why)
     median = median_low(times)
     seconds = round(median.total_seconds())
-    latest = f"The median of the last {len(times)} nodes of pool {pool}"
+    latest = f"The median of the last {counted(len(times), 'node')} of pool {pool}"
     return Lead(median, f"{latest} was ready for pods {seconds} s after its launch.")

@@ -16,6 +16,7 @@ from leeway.clock import Clock
 from leeway.instances.facts import InstanceFacts
 from leeway.ports.aws import Sweep
 from leeway.ports.kubernetes_objects import Attachment, Node
+from leeway.reasons import counted
 from leeway.reconciliation.lost_events import GONE
 
 
@@ -227,7 +228,8 @@ class NodeCleanUp:
             if not cluster.mark_out_of_service(node):
                 return leftovers.changed()
             if attached := self._wait_for_volumes(cluster, node.name, until):
-                reason = f"{len(attached)} volumes are still attached to node {node.name}."
+                volumes_left = counted(len(attached), "volume is", "volumes are")
+                reason = f"{volumes_left} still attached to node {node.name}."
                 detached = [one for one in volumes if one not in attached]
                 return leftovers.outcome(CleanUpResult.VOLUMES_ATTACHED, reason, detached)
             # The taint and the volumes have changed the Node, and another instance may have reused

@@ -22,7 +22,7 @@ from leeway.parallel import in_parallel
 from leeway.policy.repair import Unhealthy
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.aws import Sweep, Waiting, WaitingActions
-from leeway.reasons import Reason
+from leeway.reasons import Reason, counted
 from leeway.reconciliation.lost_events import (
     STOPS_OR_ENDS,
     CheckContext,
@@ -150,7 +150,7 @@ class LostEventSearch:
         hooks, problems = self._hooks(covered.values())
         problems += [_unread("a record", one) for one in unreadable[:MOST_NAMED]]
         if more := len(unreadable[MOST_NAMED:]):
-            problems.append(_unread(f"{more} more records", "they are unreadable too"))
+            problems.append(_unread(counted(more, "more record"), "they are unreadable too"))
         checks: list[Check] = [
             *self._record_checks(stored, here, policy),
             *(partial(self._hook, view, one) for one in hooks if one.instance in covered),

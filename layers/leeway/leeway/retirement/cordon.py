@@ -27,7 +27,7 @@ from leeway.ports.kubernetes_objects import (
     Node,
     Pod,
 )
-from leeway.reasons import Reason, clause
+from leeway.reasons import Reason, clause, counted
 from leeway.retirement.context import Attempt
 from leeway.retirement.decide_replacement import why_group_replaces
 from leeway.retirement.disruption_budget import (
@@ -54,6 +54,7 @@ from leeway.retirement.reasons import (
     RETIREMENT_CANCELLED,
 )
 from leeway.retirement.record import INTERRUPTIONS, Retirement, ReturnTerms, latest_end
+from leeway.retirement.status import publish_problem
 
 
 class Course(StrEnum):
@@ -115,14 +116,12 @@ SUPERSEDED_ATTEMPT_ENDS = timedelta(seconds=20)
 
 def cordon_node(attempt: Attempt) -> CordonResult:
     """Wait for the disruption budget and cordon the node, or return another course."""
-    work = partial(
-        _decide_and_cordon,
-        attempt,
-    )
+    work = partial(_decide_and_cordon, attempt)
     result = attempt.steps.run("cordon", CordonResult, work)
     request = 0
     while result.pause and result.record is not None:
         request += 1
+        work = partial(_decide_and_cordon, attempt, waited=True)
         attempt.steps.wait(f"wait-for-disruption-budget-{request}", result.pause)
         result = attempt.steps.run(f"request-disruption-{request}", CordonResult, work)
     undone = result.course is Course.UNDO and result.record is not None
@@ -135,7 +134,15 @@ def cordon_node(attempt: Attempt) -> CordonResult:
     return result
 
 
-def _decide_and_cordon(attempt: Attempt) -> CordonResult:
+def _decide_and_cordon(attempt: Attempt, waited: bool = False) -> CordonResult:
+    """Decide and cordon. `waited`: an earlier step has published why it could not."""
+    result = _decided(attempt)
+    if waited and result.problem is None and result.record is not None:
+        publish_problem(attempt, None, result.node)
+    return result
+
+
+def _decided(attempt: Attempt) -> CordonResult:
     record = attempt.read()
     if record is None:
         return CordonResult(settled=False)
@@ -275,9 +282,18 @@ def try_cordon(
         return _not_cordoned(attempt, record, problem)
 
 
+def retry_cordon(attempt: Attempt, record: Retirement) -> CordonResult:
+    """Cordon the node after a try that failed."""
+    result = try_cordon(attempt, record)
+    if result.settled:
+        publish_problem(attempt, None, result.node)
+    return result
+
+
 def _not_cordoned(attempt: Attempt, record: Retirement, problem: Reason) -> CordonResult:
     """Return the result of a cordon that failed. A retirement continues without it and retries
     it in the drain; a retirement that only cordons retries it until its time is up."""
+    publish_problem(attempt, problem)
     now, course = attempt.now(), course_of(record)
     latest = min(latest_end(record), record.noticed_at + BUDGET_TIMEOUT)
     pause = 0
@@ -334,6 +350,7 @@ def _wait_or_decline(
         return _remove_marks_if_staying(attempt, declined)
     if reason != record.reason:  # reconcile has logged it once
         attempt.ports.telemetry.waiting(record, reason)
+    publish_problem(attempt, reason)
     with suppress(*API_ERRORS):  # the next request tries it again
         _remove_marks_if_staying(attempt, CordonResult(False, record))
     pause = retry_pause(record, attempt.now())
@@ -430,7 +447,7 @@ def why_kept(node: Node, pods: Sequence[Pod], terms: ReturnTerms, now: datetime)
     """Decide by the pods that keep the node from being empty; terminating pods are among them."""
     if terms.pods is not None and len(pods) > terms.pods:
         return NODE_KEPT(
-            f"Node {node.name} has {len(pods)} pods now, and {terms.pods} "
+            f"Node {node.name} has {counted(len(pods), 'pod')} now, and {terms.pods} "
             f"when Leeway decided to give it back ({terms.cause})."
         )
     is_protected = node.annotations.get(DO_NOT_DISRUPT) == "true"

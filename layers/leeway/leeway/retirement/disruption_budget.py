@@ -17,7 +17,7 @@ from leeway.policy.rules import (
     ClusterPolicy,
     OnBlocked,
 )
-from leeway.reasons import Reason
+from leeway.reasons import Reason, counted
 from leeway.retirement.hooks import LONGEST_WAIT
 from leeway.retirement.reasons import (
     BUDGET_EXHAUSTED,
@@ -176,7 +176,7 @@ def decline_after_timeout(
         return decision
     hours = BUDGET_TIMEOUT.total_seconds() / 3600
     reason = decision.reason.and_then(
-        f"The retirement was not allowed to begin within {hours:g} hours and is declined."
+        f"The retirement was not allowed to begin within {counted(hours, 'hour')} and is declined."
     )
     return BudgetDecision(BudgetVerdict.DECLINE, reason)
 

@@ -8,17 +8,17 @@ from leeway.clock import Clock
 from leeway.execution.attempt import AttemptId
 from leeway.execution.retrying import API_ERRORS, LONGEST_RETRY, RETRY_EVERY
 from leeway.ports.aws import CloudRefused, CloudUnavailable
-from leeway.reasons import Reason
 from leeway.retirement.context import Attempt
 from leeway.retirement.cordon import CordonResult
 from leeway.retirement.executor import DrainExecutor, NodeIdentity
 from leeway.retirement.hooks import HeldHook, earliest_deadline, next_heartbeat, with_new_hooks
 from leeway.retirement.plan import pause_before_next_pass, pause_while_terminating
 from leeway.retirement.pods import Terms
-from leeway.retirement.progress import Drain, PodProgress, RemovalMethod, Stage, is_expired
+from leeway.retirement.progress import Drain, PodProgress, is_expired
 from leeway.retirement.reasons import PODS_NOT_LISTED
 from leeway.retirement.record import Retirement
-from leeway.table import Record, Table
+from leeway.retirement.status import DRAIN_STATE, DrainState, PodState, summarise
+from leeway.table import Table
 
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -67,51 +67,6 @@ def restored(before: Drain, changed: Drain, schedule: RetrySchedule) -> Drain:
 
 def _without_retries(pod: PodProgress) -> PodProgress:
     return replace(pod, attempts=0, next_try_at=None)
-
-
-@dataclass(frozen=True, slots=True)
-class PodState:
-    """The progress of one pod; `method` is None until the API server accepted a request."""
-
-    pod: str
-    stage: Stage
-    method: RemovalMethod | None
-    reason: Reason
-
-
-@dataclass(frozen=True, slots=True)
-class DrainState:
-    """The progress of a node's drain at a moment, in UTC. `problem` is why listing its pods failed,
-    None if it did not."""
-
-    cluster: str
-    instance: str
-    attempt: int
-    node: str
-    at: datetime
-    problem: Reason | None
-    pods: tuple[PodState, ...]
-
-
-DRAIN_STATE = Record(
-    DrainState,
-    "PROGRESS#{cluster}#{instance}",
-    "DRAIN",
-    kept_for=lambda state: state.at + timedelta(days=1),
-)
-"""The progress for `leeway status`. The record of the retirement keeps the outcome for longer."""
-
-
-def summarise(attempt: AttemptId, node: str, drain: Drain, at: datetime) -> DrainState:
-    """Return the progress of a drain, without the pods that stay on the node."""
-    pods = tuple(
-        PodState(pod.pod, pod.stage, pod.method if pod.requested_at else None, pod.reason)
-        for pod in drain.pods.values()
-        if pod.stage is not Stage.LEFT
-    )
-    return DrainState(
-        attempt.cluster, attempt.instance, attempt.attempt, node, at, drain.problem, pods
-    )
 
 
 PUBLISH_EVERY = timedelta(seconds=2)

@@ -12,7 +12,7 @@ from leeway.policy.rules import SUCCESSOR_TIMEOUT, UNAVAILABLE_FOR
 from leeway.ports.aws import CloudRefused, LaunchError
 from leeway.ports.kubernetes import Cluster
 from leeway.ports.kubernetes_objects import Node
-from leeway.reasons import Reason
+from leeway.reasons import Reason, counted
 from leeway.retirement.context import Attempt
 from leeway.retirement.reasons import SUCCESSOR_FOUND
 from leeway.retirement.record import Method, ReplacementIntent, Retirement, Successor, ZoneChoice
@@ -322,8 +322,8 @@ def _failure(
     groups.terminate_in_group(successor.instance)
     minutes = JOIN_TIMEOUT.total_seconds() / 60
     return (
-        f"Successor {successor.instance} had no node after {minutes:g} "
-        "minutes and was terminated; the group launches another one."
+        f"Successor {successor.instance} had no node after "
+        f"{counted(minutes, 'minute')} and was terminated; the group launches another one."
     )
 
 

@@ -248,13 +248,18 @@ class Outcome:
         return _dump(cut.to_dict() | self._summary_fields())
 
     def to_dict(self) -> dict[str, Any]:
-        """Render the answer of the function: the fields, and the summary's `code` and `message`."""
+        """Render the answer of the function: the fields, the summary's `code` and `message`, and
+        `needs_attention`."""
         rendered: dict[str, Any] = adapter_of(Outcome).dump_python(self, mode="json")
         return self._summary_fields() | rendered
 
-    def _summary_fields(self) -> dict[str, str]:
+    def _summary_fields(self) -> dict[str, Any]:
         summary = self.summary
-        return {"code": summary.code, "message": summary.message}
+        return {
+            "code": summary.code,
+            "message": summary.message,
+            "needs_attention": self.needs_attention,
+        }
 
     def as_node_event(self, node_uid: str) -> NodeEvent:
         """Render the Kubernetes Event; its name makes a repeated report the same Event."""

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from leeway.policy.rules import OnBlocked
 from leeway.ports.kubernetes_objects import Controller, Pod, Response
-from leeway.reasons import Reason, clause
+from leeway.reasons import Reason, clause, counted
 from leeway.retirement.reasons import (
     BUDGET_BLOCKS,
     EVICTION_DENIED,
@@ -117,7 +117,7 @@ def overdue_deletion(pod: Pod, now: datetime, skip_deleted_for: timedelta | None
         return None
     minutes = int((now - pod.deletion).total_seconds() // 60)
     reason = POD_DOES_NOT_END(
-        f"Its deletion was due {minutes} minutes ago: the drain does not wait for it."
+        f"Its deletion was due {counted(minutes, 'minute')} ago: the drain does not wait for it."
     )
     return reason.and_then(kept_by_finalizers(pod)) if pod.kept_by else reason
 

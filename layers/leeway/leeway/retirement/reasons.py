@@ -30,7 +30,7 @@ RETIREMENT_CANCELLED = ReasonCode("RetirementCancelled", "{why}")
 DISRUPTION_ALLOWED = ReasonCode("DisruptionAllowed", "The retirement may begin.")
 BUDGET_EXHAUSTED = ReasonCode(
     "DisruptionBudgetExhausted",
-    "{disrupted} of {nodes} nodes began to retire in the last {minutes:g} minutes; "
+    "{disrupted} of {nodes} nodes began to retire in the last {minutes:minute}; "
     "the disruption budget allows {allowed}.",
     "a-retirement-waits",
 )
@@ -57,8 +57,8 @@ LEFT_TO_OWNER = ReasonCode("ReplacementLeftToOwner", "{why}")
 NODE_DELETED = ReasonCode(
     "NodeDeleted",
     "Instance {instance} of pool {pool} runs, and cluster {cluster} has no Node for "
-    "it: somebody deleted the Node. Leeway ends the instance after {minutes:g} "
-    "minutes without a Node. To keep it, restart its kubelet, which creates the Node "
+    "it: somebody deleted the Node. Leeway ends the instance after {minutes:minute} "
+    "without a Node. To keep it, restart its kubelet, which creates the Node "
     "again.",
     "the-node-of-an-instance-was-deleted",
 )
@@ -138,6 +138,11 @@ VOLUME_STILL_ATTACHED = ReasonCode(
     "VolumeStillAttached",
     "At the deadline the volume of {claims} was still attached to the node.",
     "a-volume-stays-attached",
+)
+SUCCESSOR_NOT_READ = ReasonCode(
+    "SuccessorNotRead",
+    "Leeway cannot read whether the replacement is Ready, and waits: {error}.",
+    "clusterproblemsalarm",
 )
 PODS_NOT_LISTED = ReasonCode("PodsNotListed", "{why}", "nodesnotcordonedalarm")
 NODE_NAME_REUSED = ReasonCode(

@@ -10,7 +10,7 @@ from leeway.instances.groups import GroupFacts, in_service
 from leeway.instances.owners import OwnerKind
 from leeway.policy.rules import SUCCESSOR_TIMEOUT, VOLUNTARY, Replacement
 from leeway.ports.aws import CloudRefused, CloudUnavailable
-from leeway.reasons import Reason
+from leeway.reasons import Reason, clause, counted
 from leeway.retirement.context import Attempt, with_intent
 from leeway.retirement.cordon import marks_of
 from leeway.retirement.decide_replacement import (
@@ -36,6 +36,7 @@ from leeway.retirement.reasons import (
     NODE_NOT_CORDONED,
     NOT_REPLACED,
     REPLACEMENT_REFUSED,
+    SUCCESSOR_NOT_READ,
     SUPERSEDED,
 )
 from leeway.retirement.record import (
@@ -46,6 +47,7 @@ from leeway.retirement.record import (
     Successor,
     ZoneChoice,
 )
+from leeway.retirement.status import publish_problem
 
 CHECK_SUCCESSOR_EVERY = 10
 """Seconds between two checks of the successor, in which the execution is suspended."""
@@ -85,8 +87,8 @@ class ReplacementResult:
     `settled` says that the request succeeded, or that none is needed. There is no record if a newer
     attempt has superseded this one. `pause` is how many seconds to wait before the next check of
     the successor, 0 if the retirement does not wait for it (any longer). `held` are the lifecycle
-    hooks that are held open meanwhile. `called_off` is why a return of capacity ends here: its node
-    may as well stay, and the successor is not Ready in time.
+    hooks that are held open meanwhile. `unread`: the last check failed. `called_off` is why a
+    return of capacity ends here: its node may as well stay, and the successor is not Ready in time.
     """
 
     settled: bool
@@ -97,6 +99,7 @@ class ReplacementResult:
     pause: int = 0
     held: tuple[HeldHook, ...] = ()
     called_off: Reason | None = None
+    unread: bool = False
 
 
 def replace_instance(attempt: Attempt, record: Retirement, node: str | None) -> ReplacementResult:
@@ -301,8 +304,14 @@ def _check_successor(
     result = replace(result, record=record, held=held)
     try:
         status = attempt.retry(partial(_track_successor, attempt, record))
-    except API_ERRORS:
-        status = SuccessorStatus()
+    except API_ERRORS as error:
+        what = SUCCESSOR_NOT_READ(error=clause(f"{type(error).__name__}: {error}"))
+        publish_problem(attempt, what, node or "")
+        status, result = SuccessorStatus(), replace(result, unread=True)
+    else:
+        if result.unread:
+            publish_problem(attempt, None, node or "")
+        result = replace(result, unread=False)
     if status.without_successor:
         reason = result.reason.and_then(*status.without_successor)
         return replace(result, reason=reason, pause=0)
@@ -369,13 +378,13 @@ def _without_successor(result: ReplacementResult, record: Retirement) -> Replace
     minutes = SUCCESSOR_TIMEOUT.total_seconds() / 60
     if record.returns is not None and record.returns.optional:
         reason = NODE_KEPT(
-            f"No replacement for all of its pods is Ready after {minutes:.0f} minutes."
+            f"No replacement for all of its pods is Ready after {counted(minutes, 'minute')}."
         )
         return replace(result, called_off=reason, pause=0)
     if not result.settled:
         return replace(result, pause=0)
     reason = result.reason.and_then(
-        f"No successor was Ready within {minutes:g} minutes; the drain begins without it."
+        f"No successor was Ready within {counted(minutes, 'minute')}; the drain begins without it."
     )
     return replace(result, reason=reason, pause=0)
 

@@ -12,7 +12,7 @@ from leeway.retirement.cordon import (
     cordon_node,
     find_late_node,
     never_joined,
-    try_cordon,
+    retry_cordon,
     uncordon,
     wait_for_node,
 )
@@ -92,7 +92,7 @@ def _replace_and_drain(attempt: Attempt, cordoned: CordonResult) -> FinishResult
     while drained.record is not None and not (drained.expired or progress.over):
         number += 1
         if not cordoned.settled:
-            cordon = partial(try_cordon, attempt, drained.record)
+            cordon = partial(retry_cordon, attempt, drained.record)
             cordoned = attempt.steps.run(f"retry-cordon-{number}", CordonResult, cordon)
         if not replacement.settled:
             request = partial(request_replacement, attempt, drained.record, cordoned.known_node)

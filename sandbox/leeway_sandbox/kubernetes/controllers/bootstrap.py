@@ -14,6 +14,7 @@ from leeway_sandbox.kubernetes.controllers.kubelets import Kubelets
 from leeway_sandbox.kubernetes.controllers.replicasets import DaemonSets, ReplicaSets, StatefulSets
 from leeway_sandbox.kubernetes.controllers.scheduler import Scheduler
 from leeway_sandbox.kubernetes.controllers.volumes import Volumes
+from leeway_sandbox.kubernetes.custom_resources import CustomResources
 
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 _PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -47,6 +48,7 @@ def bootstrap(cluster: Cluster) -> Controllers:
         Deployments(cluster),
         DaemonSets(cluster),
         StatefulSets(cluster),
+        CustomResources(cluster),
     ):
         controller.start()
     _create_initial_objects(cluster)

@@ -171,7 +171,7 @@ class Catalog:
     ) -> None:
         self.region = region
         self.zone_ids = zone_ids or {}
-        self._unavailable = tuple(unavailable)
+        self.unavailable = tuple(unavailable)
         self.source = source
         self.markets = tuple(markets)
         self.zones = tuple(sorted({market.zone for market in self.markets}))
@@ -218,7 +218,7 @@ class Catalog:
     ) -> "TypeTable":
         """Return the types as nodes of a node class, without unavailable offerings, at the prices
         of its overlays, and with the reservations that have free capacity."""
-        unavailable_offerings = (*self._unavailable, *unavailable)
+        unavailable_offerings = (*self.unavailable, *unavailable)
         ordinary = tuple(
             self._available(m, unavailable_offerings) for m in self._priced(node_class)
         )

@@ -22,19 +22,22 @@ from leeway.selection.solver.problem import Bools, Floats, Ints
 class Demand:
     """Pending pods. `forms` are the group with its preferences required, then with them relaxed.
     `zones` are those in which a node can be launched for it, `values` the values of each label that
-    such a node can have. Within one priority, a lower rank comes first."""
+    such a node can have. `offered` are the domains of each topology that nodes of the plan may add
+    to those that its spreads compare. Within one priority, a lower rank comes first."""
 
     group: PodGroup
     forms: tuple[PodGroup, ...]
     zones: frozenset[str]
     rank: int = 0
     values: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    offered: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class _Spread:
     """A spread constraint of a pod: the domain of each node, the compared nodes (N) and their
-    domains. `adds`: whether the pod itself is counted."""
+    domains. `planned` are these with the domains that new nodes may add, of which `unseen` have no
+    node yet. `adds`: whether the pod itself is counted."""
 
     counter: int
     max_skew: int
@@ -42,6 +45,8 @@ class _Spread:
     domains: Ints
     compared: Bools
     found: Ints
+    planned: Ints
+    unseen: int
     adds: bool
     hostname: bool
 
@@ -238,8 +243,12 @@ class _Scheduler:
             enough = len(spread.found) >= max(spread.min_domains, 1)
             least = np.full(len(feasible), sums[spread.found].min() if enough else 0.0)
             there = sums[spread.domains]
-            if spread.hostname:  # an empty node may join before a planned one
-                least[self._existing.planned] = 0
+            if self._existing.any_planned:
+                # Another new node may join before a planned one, in any domain.
+                enough = len(spread.planned) >= max(spread.min_domains, 1)
+                none = spread.hostname or spread.unseen or not enough
+                lowest = 0.0 if none else sums[spread.planned].min()
+                least[self._existing.planned] = lowest
             feasible &= (spread.domains >= 0) & (there + spread.adds - least <= spread.max_skew)
             level += there
         if filters.affinities:
@@ -317,7 +326,7 @@ class _Scheduler:
             adds,
             tuple(cap for cap in rules.caps_on_node if not cap.skew),
             tuple(cap for cap in (*rules.caps_in_zone, *rules.caps_by_label) if not cap.skew),
-            tuple(self._spreads(form)),
+            tuple(self._spreads(form, demand)),
             tuple(
                 (
                     counter,
@@ -341,7 +350,7 @@ class _Scheduler:
             return np.ones(len(existing.nodes), dtype=bool)
         return np.array([labels.get(topology) in growing for labels in existing.labels], dtype=bool)
 
-    def _spreads(self, form: PodGroup) -> Iterator[_Spread]:
+    def _spreads(self, form: PodGroup, demand: Demand) -> Iterator[_Spread]:
         """The spreads of a form. A node that lacks the label of any of them is counted in none."""
         existing = self._existing
         spreads = list(self._counters.spread_rules(form.spec))
@@ -351,13 +360,22 @@ class _Scheduler:
         for spread in spreads:
             domains = existing.domains_of(spread.topology)
             compared = labelled & existing.counting(spread.domains)
+            found = planned = np.unique(domains[compared])
+            unseen = 0
+            if offered := demand.offered.get(spread.topology):
+                number = {name: n for n, name in enumerate(existing.domain_names(spread.topology))}
+                known = [number[name] for name in offered if name in number]
+                planned = np.union1d(found, np.array(known, dtype=np.int64))
+                unseen = len(offered) - len(known)
             yield _Spread(
                 spread.counter,
                 spread.max_skew,
                 spread.min_domains,
                 domains,
                 compared,
-                np.unique(domains[compared]),
+                found,
+                planned,
+                unseen,
                 spread.counter in form.rules.counted,
                 spread.topology == HOSTNAME,
             )

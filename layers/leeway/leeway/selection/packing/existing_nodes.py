@@ -24,7 +24,8 @@ class ExistingNodes:
     `free` (N x R): free resources. `counts` (N x C): pods of each counter. `limits` (N x C):
     maximum of each counter that the pods on the node allow. `domain_limits`: the same maximum by
     domain of a counter that is not by node (as numbered by `domains_of`). `planned` (N): whether
-    the node is not launched yet. `rules`: those of the pods that run on each node.
+    the node is not launched yet. `rules`: those of the pods that run on each node. `before`: the
+    counts of these alone.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class ExistingNodes:
     ) -> None:
         self.nodes = nodes
         self.planned = np.arange(len(nodes)) >= len(nodes) - planned
+        self.any_planned = planned > 0
         self._resources = tuple(resources)
         self._counters = counters
         self.labels = [labels_of(node) for node in nodes]
@@ -62,6 +64,7 @@ class ExistingNodes:
             if daemons:
                 self.free[row] -= self._pending_daemons(node, row, daemons)
         self._add_running()
+        self.before = self.counts.copy()
         self._allocatable = np.maximum(self._allocatable, 1)
 
     def _add_running(self) -> None:

@@ -16,6 +16,7 @@ from leeway.reasons import Reason
 from leeway.selection.labels import INITIALIZED, JOINED
 from leeway.selection.on_demand import Balances
 from leeway.selection.packing.binding import ORDERS, Order
+from leeway.selection.packing.existing_nodes import ExistingNodes
 from leeway.selection.packing.new_nodes import NewNode
 from leeway.selection.packing.plan import Placement, Plan, Unschedulable
 from leeway.selection.packing.pod_classes import Classifier
@@ -27,10 +28,11 @@ from leeway.selection.packing.pod_groups import (
     pinned,
     with_preferences_required,
 )
-from leeway.selection.packing.requests import make_requests
+from leeway.selection.packing.requests import make_requests, meeting_min_values
 from leeway.selection.packing.run import PackingRun, Search
 from leeway.selection.packing.supply import UNKNOWN_PRICE, Supply
 from leeway.selection.packing.topology import Counters
+from leeway.selection.packing.unmet_terms import has_required_terms, unmet
 from leeway.selection.packing.unschedulable import Explanations
 from leeway.selection.pods import ExistingNode, Pod, PodSpec, PodTerm
 from leeway.selection.requirements import Requirements
@@ -56,9 +58,11 @@ class Draft:
         balances: Balances | None = None,
     ) -> None:
         self._search, self._balances = search, balances
+        self._existing: ExistingNodes | None = None
         self._pods = pods
         self._specs = {pod.name: pod.spec for pod in pods}
         distinct = {id(pod.spec): pod.spec for pod in pods}.values()
+        self._have_terms = any(map(has_required_terms, distinct))
         resources = {name for spec in distinct for name in spec.requests}
         self._base_supply, self._input_nodes = supply, nodes
         self._explanations = Explanations(supply)
@@ -193,17 +197,20 @@ class Draft:
             self._counters,
         )
         run.plan()
+        before = len(self._unplaced)
         for name in names:
             self._unplaced[name] = self._unplaced[name] or run.outcome.unplaced.get(name)
         found = set(names) - run.outcome.unplaced.keys()
         self._bounds += [None] if found else []
         self._unplaced = {name: why for name, why in self._unplaced.items() if name not in found}
         self._merge(run)
-        return bool(found)
+        return len(self._unplaced) < before
 
     def _merge(self, run: PackingRun) -> None:
-        """Add the assignments of a run to the draft."""
+        """Add the assignments of a run to the draft, except for pods whose terms they do not
+        meet."""
         self._counters = run.counters
+        self._existing = self._existing or run.existing
         self._infeasible |= run.outcome.infeasible
         self._limited |= run.outcome.limited
         known = len(self._nodes)
@@ -217,6 +224,59 @@ class Draft:
                     node, batches=(*node.batches, (added, batch.units))
                 )
         self._new += run.outcome.nodes
+        self._leave_out(self._unmet())
+
+    def _unmet(self) -> dict[str, Reason]:
+        """The pods whose required terms the draft does not meet as a whole."""
+        if self._existing is None or self._counters is None or not self._have_terms:
+            return {}
+        known = len(self._nodes)
+        new = (
+            (row, batch, units)
+            for row, node in enumerate(self._new, known)
+            for batch, units in node.batches
+        )
+        placed = [
+            (row, group, names)
+            for row, batch, units in (*((r, b, b.units) for r, b in self._placed), *new)
+            for group, names in batch.having(units).pods_by_group()
+        ]
+        offerings = [node.offering for node in self._new]
+        supply = self._classifier.supply
+        return unmet(placed, self._existing, supply, offerings, self._counters)
+
+    def _meet_min_values(self) -> None:
+        """Split nodes until enough types fit, and leave out the pods with too few types, and those
+        that depend on them or on a node that was split."""
+        while True:
+            nodes, rejected = meeting_min_values(self._new, self._classifier)
+            if len(nodes) == len(self._new) and not rejected:
+                return
+            self._new = nodes
+            self._unplaced |= rejected
+            self._leave_out(self._unmet())
+
+    def _leave_out(self, reasons: Mapping[str, Reason]) -> None:
+        """Remove pods from their nodes."""
+        if not reasons:
+            return
+        self._placed = [
+            (row, kept) for row, batch in self._placed for kept in batch.without(reasons.keys())
+        ]
+        nodes = [
+            replace(
+                node,
+                batches=tuple(
+                    (kept, kept.units)
+                    for batch, units in node.batches
+                    for kept in batch.having(units).without(reasons.keys())
+                ),
+            )
+            for node in self._new
+        ]
+        self._new = [node for node in nodes if node.batches]
+        self._unplaced |= reasons
+        self._bounds.append(None)
 
     def _pinned(self, batch: PodBatch, offering: int) -> PodBatch:
         """Restrict a batch to the label values of its node that its spreads depend on."""
@@ -275,7 +335,8 @@ class Draft:
     def plan(self) -> Plan:
         """Return the plan of all assignments."""
         balances = self._balances or Balances.among(self._base_supply.pools, self._nodes)
-        launched, rejected = make_requests(self._new, self._classifier, balances)
+        self._meet_min_values()
+        launched = make_requests(self._new, self._classifier, balances)
         prices = [node.cheapest.price for node in launched]
         unplaced = [
             Unschedulable(name, why or _not_planned(name)) for name, why in self._unplaced.items()
@@ -283,7 +344,7 @@ class Draft:
         return Plan(
             tuple(launched),
             self._placements(),
-            (*unplaced, *rejected),
+            tuple(unplaced),
             sum(price for price in prices if price < UNKNOWN_PRICE),
             self._bound(),
         )

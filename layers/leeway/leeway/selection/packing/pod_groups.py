@@ -156,6 +156,23 @@ class PodBatch:
         """Return the batch with these units only."""
         return replace(self, units=units)
 
+    def pods_by_group(self) -> Iterator[tuple[PodGroup, tuple[str, ...]]]:
+        """Yield each group with the names of its pods."""
+        start = 0
+        for group, pods in self.parts:
+            yield group, tuple(n for unit in self.units for n in unit[start : start + pods])
+            start += pods
+
+    def without(self, names: Collection[str]) -> Iterator["PodBatch"]:
+        """Yield the batch without some pods. If it loses any, each of the others is a unit."""
+        if all(name not in names for unit in self.units for name in unit):
+            yield self
+            return
+        for group, own in self.pods_by_group():
+            kept = [name for name in own if name not in names]
+            if kept:
+                yield PodBatch.of(group, kept, self.zone)
+
     @cached_property
     def shape(self) -> object:
         """Equal for batches whose units have equal requests and the same candidate nodes, apart

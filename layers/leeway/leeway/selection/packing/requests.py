@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from leeway.reasons import Reason
 from leeway.selection.labels import (
     CAPACITY_TYPE,
     CAPACITY_TYPES,
@@ -19,7 +20,7 @@ from leeway.selection.labels import (
 from leeway.selection.offers.catalog import OF_MARKETS
 from leeway.selection.on_demand import Balances
 from leeway.selection.packing.new_nodes import NewNode, load_of
-from leeway.selection.packing.plan import NO_NODE_POOL_MATCHES, Choice, PlannedNode, Unschedulable
+from leeway.selection.packing.plan import NO_NODE_POOL_MATCHES, Choice, PlannedNode
 from leeway.selection.packing.pod_classes import Classifier
 from leeway.selection.packing.supply import UNKNOWN_PRICE, Candidate, Supply
 from leeway.selection.resources import Resources
@@ -121,33 +122,47 @@ def unmet_min_values(supply: Supply, feasible: Ints) -> str | None:
     return None
 
 
+def meeting_min_values(
+    nodes: Sequence[NewNode], classifier: Classifier
+) -> tuple[list[NewNode], dict[str, Reason]]:
+    """Return the nodes, those with fewer types than the minValues of their pool need split until
+    enough types fit, and the pods for which too few types exist, each with the reason."""
+    pools = classifier.supply.pools
+    if not any(each.min_values for pool in pools for each in pool.requirements.values()):
+        return list(nodes), {}
+    known: dict[object, Ints] = {}
+    kept: list[NewNode] = []
+    rejected: dict[str, Reason] = {}
+    waiting = list(reversed(nodes))
+    while waiting:
+        node = waiting.pop()
+        _, feasible = _feasible(node, classifier, known)
+        unmet = unmet_min_values(classifier.supply, feasible)
+        if unmet is None:
+            kept.append(node)
+        elif halves := _halves(node):
+            waiting += halves
+        else:
+            pool = classifier.supply.candidates[node.offering].pool.name
+            reason = NO_NODE_POOL_MATCHES(
+                why="Too few instance types have room for the pod: "
+                f"node pool {pool} requires {unmet}"
+            )
+            rejected |= dict.fromkeys(_names(node), reason)
+    return kept, rejected
+
+
 def make_requests(
     nodes: Sequence[NewNode], classifier: Classifier, balances: Balances | None = None
-) -> tuple[list[PlannedNode], list[Unschedulable]]:
-    """Return the planned nodes, and the pods for which too few types exist (the pool's minValues).
-    A node with too few types is split until enough types fit. `balances` are those of pools with an
-    on-demand share: as many nodes as they need are on-demand."""
+) -> list[PlannedNode]:
+    """Return the planned nodes. `balances` are those of pools with an on-demand share: as many
+    nodes as they need are on-demand."""
     known: dict[object, Ints] = {}
     requests: dict[object, tuple[Candidate, tuple[Choice, ...]]] = {}
     launched: list[PlannedNode] = []
     offered: list[Ints] = []
-    rejected: list[Unschedulable] = []
-    waiting = list(reversed(nodes))
-    while waiting:
-        node = waiting.pop()
+    for node in nodes:
         key, feasible = _feasible(node, classifier, known)
-        unmet = unmet_min_values(classifier.supply, feasible)
-        if unmet is not None:
-            halves = _halves(node)
-            waiting += halves
-            if not halves:
-                pool = classifier.supply.candidates[node.offering].pool.name
-                reason = NO_NODE_POOL_MATCHES(
-                    why="Too few instance types have room for the pod: "
-                    f"node pool {pool} requires {unmet}"
-                )
-                rejected += [Unschedulable(name, reason) for name in _names(node)]
-            continue
         if key not in requests:
             supply = classifier.supply
             # A reservation has room for so many nodes: each is launched into the planned one.
@@ -159,7 +174,7 @@ def make_requests(
         offered.append(feasible)
     if balances is not None and balances.of:
         launched = _with_shares(launched, offered, classifier.supply, balances)
-    return launched, rejected
+    return launched
 
 
 def _with_shares(

@@ -5,12 +5,12 @@ The least efficient new nodes are packed again, and the cheaper result stays.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby, repeat
+from itertools import groupby
 
 import numpy as np
 
 from leeway.reasons import Reason
-from leeway.selection.labels import RESERVATION_ID, ZONE
+from leeway.selection.labels import HOSTNAME, RESERVATION_ID, ZONE
 from leeway.selection.packing.binding import Demand, Order, schedule
 from leeway.selection.packing.existing_nodes import NO_ZONE, ExistingNodes, labels_of
 from leeway.selection.packing.label_domains import LabelDomains
@@ -39,7 +39,7 @@ from leeway.selection.packing.pod_groups import (
     with_preferences_required,
     without_preferences,
 )
-from leeway.selection.packing.requests import make_requests
+from leeway.selection.packing.requests import make_requests, meeting_min_values
 from leeway.selection.packing.supply import Supply
 from leeway.selection.packing.topology import NO_RULES, Counters, Rules
 from leeway.selection.packing.unschedulable import Explanations
@@ -155,8 +155,6 @@ class PackingRun:
             waiting = group_pods(relaxed_pods, self.counters)
             if self._needs_restart(relaxations, waiting):
                 return False
-        if self.outcome.unplaced:
-            self._drop_uneven()
         return True
 
     def bind(self) -> Sequence[PodGroup]:
@@ -197,11 +195,18 @@ class PackingRun:
                 group,
                 replace(group, declared=spec, spec=spec, rules=self.counters.rules(spec)),
             )
-        feasible, _ = self._launchable(PodBatch.of(forms[-1], group.pods[:1]), forms[-1].spec)
+        feasible, compared = self._launchable(
+            PodBatch.of(forms[-1], group.pods[:1]), forms[-1].spec
+        )
         zones = frozenset(self.zones.zones[zone] for zone in feasible)
         near = (self.counters.topology(counter) for counter in group.rules.affinity_by_label)
         values = {label: self.labels.offered(forms[-1], label) for label in near}
-        return Demand(group, forms, zones, self._rank(group), values)
+        offered = dict[str, frozenset[str]]()
+        if self.existing.any_planned:
+            spread = {each.pods.topology for each in group.spec.spreads} - {HOSTNAME, ZONE}
+            offered = {label: self.labels.offered(forms[-1], label) for label in spread}
+            offered[ZONE] = frozenset(self.zones.zones[zone] for zone in compared)
+        return Demand(group, forms, zones, self._rank(group), values, offered)
 
     def _record_affinities(self, groups: Sequence[PodGroup], unplaced: Sequence[Unplaced]) -> None:
         """Record which counters the placed pods depend on, and which counters others may follow."""
@@ -334,41 +339,11 @@ class PackingRun:
 
         return repack(done.nodes, self.classifier, pack)
 
-    def _drop_uneven(self) -> None:
-        """Remove pods from new nodes if their spread or affinity depends on pods without a node."""
-        unplaced_pods = -1
-        while unplaced_pods != len(self.outcome.unplaced):
-            unplaced_pods = len(self.outcome.unplaced)
-            self.outcome.nodes = [self._without_uneven(node) for node in self.outcome.nodes]
-            self.outcome.nodes = [node for node in self.outcome.nodes if node.batches]
-
-    def _without_uneven(self, node: NewNode) -> NewNode:
-        zone = int(self.supply.zones[node.offering])
-        kept_batches = []
-        for batch, units in node.batches:
-            kept = list(units)
-            groups = [group for group, _ in batch.parts]
-            rules = [group.rules for group in groups]
-            domains = [self._choice(group).domains for group in groups]
-            while kept and not (
-                all(map(self.zones.is_satisfied, rules, repeat(zone), domains))
-                and all(map(self.labels.are_satisfied, groups))
-            ):
-                for group, pods in batch.parts:
-                    self.zones.add(group.rules, zone, -pods)
-                    self.labels.remove(group, pods)
-                self.outcome.add_unplaced(kept.pop(), _DEPENDENT)
-            kept_batches.append((batch, tuple(kept)))
-        return NewNode(node.offering, tuple(entry for entry in kept_batches if entry[1]))
-
     def _unplaced(self, batches: Iterable[PodBatch], reason: Reason | None) -> Iterable[Unplaced]:
         for batch in batches:
             zone = self._zone(batch)
-            start = 0
             reason_of_batch = reason if self.classifier.allowed(batch).any() else None
-            for group, pods in batch.parts:
-                names = tuple(n for unit in batch.units for n in unit[start : start + pods])
-                start += pods
+            for group, names in batch.pods_by_group():
                 if batch.zone is not None:
                     self.zones.add(group.rules, batch.zone, -len(names))
                 why = reason_of_batch or self._explanations.explain(group.spec, zone)
@@ -545,4 +520,5 @@ def _lots(nodes: Sequence[NewNode]) -> list[PodBatch]:
 
 
 def _price(nodes: Sequence[NewNode], classifier: Classifier) -> float:
-    return sum(node.cheapest.price for node in make_requests(nodes, classifier)[0])
+    kept, _ = meeting_min_values(nodes, classifier)
+    return sum(node.cheapest.price for node in make_requests(kept, classifier))

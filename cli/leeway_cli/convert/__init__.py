@@ -1,0 +1,1 @@
+"""`leeway convert`: node groups of eksctl, of Auto Scaling and of EKS become node pools."""

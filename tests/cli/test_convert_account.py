@@ -1,0 +1,287 @@
+"""`leeway convert --group` and `--nodegroup`: groups of an account as NodePools."""
+
+import json
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from leeway.manifests.reading import read_manifests
+from leeway.selection.offers.allocatable import AmiFamily
+from leeway.wiring import clients
+from leeway_cli import main
+from leeway_cli.convert.user_data import family_of, read_user_data
+
+from tests.sandbox.aws.started import Sandbox
+from tests.template.granted import actions_of
+
+POLICY = Path(__file__).parents[2] / "docs" / "convert-policy.json"
+KEY = "AKIACONVERTGROUPS001"
+NODE_CONFIG = """apiVersion: node.eks.aws/v1alpha1
+kind: NodeConfig
+spec:
+  cluster: {name: prod, apiServerEndpoint: https://x, certificateAuthority: YQ==, cidr: 10.0.0.0/16}
+  kubelet:
+    config: {clusterDNS: [10.0.0.10], maxPods: 30, shutdownGracePeriod: 30s}
+    flags:
+      - --node-labels=team=a,lifecycle=spot
+      - --register-with-taints=spot=true:PreferNoSchedule
+      - --v=2
+"""
+
+
+def encoded(text: str) -> str:
+    return b64encode(text.encode()).decode()
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any, str]:
+    """Run the command; returns the exit code, the manifests by kind, and stderr."""
+    code = main.run(["convert", *arguments])
+    printed = capsys.readouterr()
+    read = read_manifests(printed.out, "converted")
+    assert read.problems == ()
+    documents = yaml.safe_load_all(printed.out)
+    return code, {one["kind"]: one for one in documents if one}, printed.err
+
+
+@pytest.fixture
+def account(aws: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
+    clients.session.cache_clear()
+    clients.background_client.cache_clear()
+    return aws
+
+
+def subnets(aws: Sandbox) -> list[str]:
+    default = [{"Name": "default-for-az", "Values": ["true"]}]
+    found = aws.client("ec2").describe_subnets(Filters=default)["Subnets"]
+    return sorted(one["SubnetId"] for one in found)[:2]
+
+
+def launch_template(aws: Sandbox, name: str, **data: Any) -> None:
+    aws.client("ec2").create_launch_template(
+        LaunchTemplateName=name, LaunchTemplateData={"ImageId": "ami-12c6146b", **data}
+    )
+
+
+def test_an_auto_scaling_group_of_mixed_instances(
+    account: Sandbox, capsys: pytest.CaptureFixture[str]
+) -> None:
+    launch_template(
+        account,
+        "convert-mixed",
+        UserData=encoded(NODE_CONFIG),
+        SecurityGroupIds=["sg-0a1b"],
+        IamInstanceProfile={"Arn": "arn:aws:iam::123456789012:instance-profile/nodes"},
+        KeyName="mine",
+        MetadataOptions={"HttpTokens": "required", "HttpPutResponseHopLimit": 2},
+        BlockDeviceMappings=[
+            {"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 40, "VolumeType": "gp3"}}
+        ],
+        TagSpecifications=[{"ResourceType": "instance", "Tags": [{"Key": "cost", "Value": "web"}]}],
+    )
+    names = subnets(account)
+    tags = {
+        "kubernetes.io/cluster/prod": "owned",
+        "k8s.io/cluster-autoscaler/node-template/label/tier": "front",
+        "k8s.io/cluster-autoscaler/node-template/taint/gpu": "yes:NoSchedule",
+        "owner": "web",
+    }
+    account.client("autoscaling").create_auto_scaling_group(
+        AutoScalingGroupName="Prod Web/spot",
+        MinSize=1,
+        MaxSize=7,
+        DesiredCapacity=1,
+        VPCZoneIdentifier=",".join(names),
+        MixedInstancesPolicy={
+            "LaunchTemplate": {
+                "LaunchTemplateSpecification": {
+                    "LaunchTemplateName": "convert-mixed",
+                    "Version": "$Latest",
+                },
+                "Overrides": [{"InstanceType": "m5.large"}, {"InstanceType": "m5a.large"}],
+            },
+            "InstancesDistribution": {
+                "OnDemandBaseCapacity": 0,
+                "OnDemandPercentageAboveBaseCapacity": 20,
+                "SpotAllocationStrategy": "capacity-optimized",
+            },
+        },
+        Tags=[
+            {
+                "ResourceId": "Prod Web/spot",
+                "ResourceType": "auto-scaling-group",
+                "Key": key,
+                "Value": value,
+                "PropagateAtLaunch": True,
+            }
+            for key, value in tags.items()
+        ],
+    )
+    code, manifests, err = run(capsys, "--group", "Prod Web/spot")
+    assert code == 0
+    pool, node_class = manifests["NodePool"], manifests["EC2NodeClass"]
+    assert pool["metadata"]["name"] == node_class["metadata"]["name"] == "prod-web-spot"
+    assert pool["metadata"]["annotations"] == {"leeway.sh/on-demand-percentage-above-base": "20"}
+    asked = {
+        one["key"].rpartition("/")[2]: one["values"]
+        for one in pool["spec"]["template"]["spec"]["requirements"]
+    }
+    assert asked == {
+        "instance-type": ["m5.large", "m5a.large"],
+        "capacity-type": ["spot", "on-demand"],
+    }
+    labels = pool["spec"]["template"]["metadata"]["labels"]
+    assert labels == {"team": "a", "lifecycle": "spot", "tier": "front"}
+    assert pool["spec"]["template"]["spec"]["taints"] == [
+        {"key": "spot", "value": "true", "effect": "PreferNoSchedule"},
+        {"key": "gpu", "value": "yes", "effect": "NoSchedule"},
+    ]
+    assert pool["spec"]["limits"] == {"nodes": "7"}
+    spec = node_class["spec"]
+    assert spec["amiFamily"] == "AL2023"
+    assert spec["amiSelectorTerms"] == [{"id": "ami-12c6146b"}]
+    assert spec["subnetSelectorTerms"] == [{"id": one} for one in names]
+    assert spec["securityGroupSelectorTerms"] == [{"id": "sg-0a1b"}]
+    assert spec["instanceProfile"] == "nodes"
+    assert spec["kubelet"] == {"maxPods": 30, "shutdownGracePeriod": "30s"}
+    assert spec["tags"] == {"cost": "web", "owner": "web"}
+    assert "--v=2" in spec["userData"]
+    assert "node-labels" not in spec["userData"]
+    assert "certificateAuthority" not in spec["userData"]
+    assert "Auto Scaling group Prod Web/spot: KeyName: nodes of pools have no SSH key" in err
+    assert "SpotAllocationStrategy" in err
+    assert "a pool has no minimum" in err
+
+
+def test_a_managed_node_group(account: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
+    eks = account.client("eks")
+    created = {"roleArn": "arn:aws:iam::123456789012:role/x", "resourcesVpcConfig": {}}
+    eks.create_cluster(name="convert", **created)
+    names = subnets(account)
+    eks.create_nodegroup(
+        clusterName="convert",
+        nodegroupName="web",
+        scalingConfig={"minSize": 0, "maxSize": 3, "desiredSize": 1},
+        diskSize=50,
+        subnets=names,
+        instanceTypes=["c5.large", "c4.large"],
+        amiType="BOTTLEROCKET_x86_64",
+        nodeRole="arn:aws:iam::123456789012:role/path/nodes",
+        labels={"team": "a"},
+        taints=[{"key": "spot", "value": "true", "effect": "PREFER_NO_SCHEDULE"}],
+        capacityType="SPOT",
+        tags={"owner": "web"},
+    )
+    code, manifests, err = run(capsys, "--nodegroup", "convert/web")
+    assert code == 0
+    pool, spec = manifests["NodePool"]["spec"], manifests["EC2NodeClass"]["spec"]
+    asked = {
+        one["key"].rpartition("/")[2]: one["values"]
+        for one in pool["template"]["spec"]["requirements"]
+    }
+    assert asked == {"instance-type": ["c5.large", "c4.large"], "capacity-type": ["spot"]}
+    taint = {"key": "spot", "value": "true", "effect": "PreferNoSchedule"}
+    assert pool["template"]["spec"]["taints"] == [taint]
+    assert pool["template"]["metadata"]["labels"] == {"team": "a"}
+    assert pool["limits"] == {"nodes": "3"}
+    assert spec["amiFamily"] == "Bottlerocket"
+    assert spec["role"] == "nodes"
+    assert spec["subnetSelectorTerms"] == [{"id": one} for one in names]
+    (device,) = spec["blockDeviceMappings"]
+    assert (device["deviceName"], device["ebs"]["volumeSize"]) == ("/dev/xvdb", "50Gi")
+    assert "select nodes of the pool by karpenter.sh/nodepool" in err
+
+
+def test_what_does_not_exist_gets_one_line(
+    account: Sandbox, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for option, name, said in (
+        ("--group", "none", "Region us-east-1 has no Auto Scaling group none."),
+        ("--nodegroup", "no/such", "Region us-east-1 has no managed node group no/such."),
+    ):
+        assert main.run(["convert", option, name]) == 1
+        err = capsys.readouterr().err
+        assert err.startswith(f"leeway: {said}")
+        assert err.count("\n") == 1
+    assert main.run(["convert", "--nodegroup", "web"]) == 2
+    assert "expected CLUSTER/NAME, got 'web'" in capsys.readouterr().err
+
+
+def test_the_policy_of_the_docs_grants_the_calls_and_nothing_more(
+    account: Sandbox, capsys: pytest.CaptureFixture[str]
+) -> None:
+    launch_template(account, "convert-called", InstanceType="m5.large")
+    account.client("autoscaling").create_auto_scaling_group(
+        AutoScalingGroupName="called",
+        MinSize=0,
+        MaxSize=1,
+        VPCZoneIdentifier=subnets(account)[0],
+        LaunchTemplate={"LaunchTemplateName": "convert-called", "Version": "$Latest"},
+    )
+    clients.background_client.cache_clear()
+    assert run(capsys, "--group", "called")[0] == 0
+    assert main.run(["convert", "--nodegroup", "no/such"]) == 1
+    called = set(account.control("GET", "status")["calls_by_access_key"][KEY])
+    statements = json.loads(POLICY.read_text())["Statement"]
+    granted = set().union(*(actions_of(one) for one in statements))
+    assert granted == called
+    assert all(":Describe" in action for action in granted)
+
+
+def test_user_data_names_the_family_of_an_unknown_image() -> None:
+    assert family_of(encoded(NODE_CONFIG)) is AmiFamily.AL2023
+    assert family_of(encoded("#!/bin/bash\n/etc/eks/bootstrap.sh prod")) is AmiFamily.AL2
+    assert family_of(encoded("[settings.kubernetes]\n")) is AmiFamily.BOTTLEROCKET
+    assert family_of(encoded("#!/bin/sh\njoin")) is None
+    assert family_of("%%%") is None
+
+
+def test_flags_of_the_bootstrap_script_of_al2_are_read() -> None:
+    text = (
+        "#!/bin/bash\n/etc/eks/bootstrap.sh prod --use-max-pods false \\\n"
+        " --kubelet-extra-args '--node-labels=a=b,${MORE} --register-with-taints=x=y:NoSchedule "
+        "--max-pods=20'\n"
+    )
+    read = read_user_data(encoded(text), AmiFamily.AL2)
+    assert read.labels == {"a": "b"}
+    assert read.taints == [{"key": "x", "value": "y", "effect": "NoSchedule"}]
+    assert read.kubelet == {"maxPods": 20}
+    assert read.kept == ""
+    assert read.problem
+
+
+def test_settings_of_bottlerocket_stay_without_those_of_the_cluster() -> None:
+    text = """
+[settings.kubernetes]
+api-server = "https://x"
+cluster-name = "prod"
+cluster-certificate = "YQ=="
+max-pods = 30
+[settings.kubernetes.node-labels]
+"team" = "a"
+[settings.kubernetes.node-taints]
+"spot" = ["true:PreferNoSchedule"]
+[settings.host-containers.admin]
+enabled = true
+"""
+    read = read_user_data(encoded(text), AmiFamily.BOTTLEROCKET)
+    assert read.labels == {"team": "a"}
+    assert read.taints == [{"key": "spot", "value": "true", "effect": "PreferNoSchedule"}]
+    assert read.kubelet == {"maxPods": 30}
+    assert read.kept == "[settings.host-containers.admin]\nenabled = true\n"
+
+
+@pytest.mark.parametrize(
+    ("family", "text"),
+    [
+        (AmiFamily.BOTTLEROCKET, "[broken"),
+        (AmiFamily.AL2023, "MIME-Version: 1.0\nContent-Type: multipart/mixed\n\nx"),
+        (AmiFamily.AL2023, "apiVersion: node.eks.aws/v1alpha1\n a: ["),
+    ],
+)
+def test_user_data_that_cannot_be_read_is_left_out(family: AmiFamily, text: str) -> None:
+    read = read_user_data(encoded(text), family)
+    assert "cannot be read" in read.problem
+    assert read.kept == ""
