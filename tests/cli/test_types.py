@@ -199,7 +199,7 @@ def test_reservations_of_a_pool_are_read_with_the_room_that_they_have(
     pool.write_text(POOL + RESERVED)
     pods.write_text(POD)
     assert run(["types", "-f", str(pool), "-o", "json"]) == 0
-    (found,) = json.loads(capsys.readouterr().out)
+    (found,) = json.loads(capsys.readouterr().out)["types"]
     assert found["name"] == "m5.large"
     assert [one["reservation"] for one in found["offerings"]] == [mine]
     assert run(["types", "-f", str(pool), "-o", "wide", "--cluster", "shop"]) == 0

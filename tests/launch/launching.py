@@ -29,7 +29,7 @@ from tests.fakes.networks import NetworksInMemory
 from tests.fakes.node_clusters import InstanceProfilesInMemory, NodeClustersInMemory
 from tests.fakes.offerings import OfferingsInMemory
 from tests.fakes.table import Stored, TableInMemory
-from tests.launch.pools import manifests, node_class, pods, pool, settings
+from tests.launch.pools import ONE_POD_EACH, manifests, node_class, pods, pool, settings
 
 NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
@@ -136,7 +136,7 @@ def order(
     **more: Any,
 ) -> LaunchOrder:
     """An order for three pods that need a node each; a pool is added if there is none."""
-    given = documents or (pool(), node_class())
+    given = documents or (pool(only=ONE_POD_EACH), node_class())
     found = pods(3, cpu=90_000) if waiting is None else waiting
     return LaunchOrder("prod", manifests(*given), catalog, found, **more)
 

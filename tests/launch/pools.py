@@ -31,6 +31,10 @@ def document(kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     return {"apiVersion": versions[kind], "kind": kind, "metadata": metadata, "spec": dict(spec)}
 
 
+ONE_POD_EACH = {"cpu": ["96"]}
+"""A node of these types has room for one pod of 90 CPUs."""
+
+
 def pool(
     name: str = "web",
     capacity: Sequence[str] = ("spot", "on-demand"),

@@ -26,7 +26,7 @@ from leeway.table import Key
 
 from tests.fakes.fleets import Shortage
 from tests.launch.launching import NOW, ZONES, World, codes, order
-from tests.launch.pools import node_class, pods, pool, settings, with_class
+from tests.launch.pools import ONE_POD_EACH, node_class, pods, pool, settings, with_class
 
 
 def test_pods_get_nodes_of_their_pool_and_each_node_is_admitted(
@@ -67,7 +67,7 @@ def test_the_admission_has_the_labels_and_the_deadline_of_the_node(
     world: World, catalog: Catalog
 ) -> None:
     taint = {"key": "example.com/starting", "effect": "NoSchedule"}
-    starting = pool(template={"startupTaints": [taint]})
+    starting = pool(only=ONE_POD_EACH, template={"startupTaints": [taint]})
     world.launch_nodes.launch(order(catalog, starting, node_class()))
     records = list(world.admissions.values())
     assert len(records) == 3
@@ -409,7 +409,7 @@ def test_an_admission_that_cannot_be_started_is_started_by_the_next_run(
 
 
 def test_limits_count_nodes_on_their_way(world: World, catalog: Catalog) -> None:
-    limited = (pool(limits={"nodes": 2}), node_class())
+    limited = (pool(only=ONE_POD_EACH, limits={"nodes": 2}), node_class())
     for _ in range(3):
         outcome = world.launch_nodes.launch(order(catalog, *limited))
         assert len(outcome.without_node) == 1

@@ -36,10 +36,7 @@ from tests.fakes.provisioning import (
 )
 from tests.fakes.table import Stored
 from tests.launch.launching import NOW, World
-from tests.launch.pools import node_class, pods, pool
-
-ONE_POD_EACH = {"cpu": ["96"]}
-"""A node of these types has room for one pod of `big_pods`."""
+from tests.launch.pools import ONE_POD_EACH, node_class, pods, pool
 
 NOT_READY = Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
 RETIRING = "i-0aaaaaaaaaaaaaaaa"

@@ -17,9 +17,9 @@ from leeway.provisioning.report import ProvisioningReport
 from leeway.selection.labels import CAPACITY_TYPE, INITIALIZED, NODEPOOL, REGISTERED
 from leeway.selection.offers.catalog import Catalog
 
-from tests.launch.pools import node_class, pool
+from tests.launch.pools import ONE_POD_EACH, node_class, pool
 from tests.launch.test_kills import Killed, Killer
-from tests.provisioning.buying import ONE_POD_EACH, Buying
+from tests.provisioning.buying import Buying
 from tests.provisioning.test_kills import mortal
 
 MOST = 2

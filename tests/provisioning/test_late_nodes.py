@@ -13,8 +13,8 @@ from leeway.pool_pauses import POOL, FailedInstance, PoolRecord
 from leeway.selection.offers.catalog import Catalog
 
 from tests.launch.launching import NOW
-from tests.launch.pools import node_class, pool
-from tests.provisioning.buying import ONE_POD_EACH, RETIRING, Buying, big_pods
+from tests.launch.pools import ONE_POD_EACH, node_class, pool
+from tests.provisioning.buying import RETIRING, Buying, big_pods
 
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 

@@ -25,10 +25,9 @@ from leeway.selection.resources import Resources
 
 from tests.fakes.fleets import Shortage
 from tests.launch.launching import NOW
-from tests.launch.pools import document, node_class, pods, pool
+from tests.launch.pools import ONE_POD_EACH, document, node_class, pods, pool
 from tests.provisioning.buying import (
     NOT_READY,
-    ONE_POD_EACH,
     RETIRING,
     Buying,
     big_pods,

@@ -19,8 +19,8 @@ from leeway.retirement.record import NODE_DELETED, RETIREMENT, ReturnTerms
 from leeway.selection.offers.catalog import Catalog
 
 from tests.fakes.fleets import Shortage
-from tests.launch.pools import node_class, pool
-from tests.provisioning.buying import ONE_POD_EACH, Buying, big_pods
+from tests.launch.pools import ONE_POD_EACH, node_class, pool
+from tests.provisioning.buying import Buying, big_pods
 from tests.provisioning.cluster_life import Life, LivingCluster
 from tests.retirement.retirements import FACTS, interrupted
 

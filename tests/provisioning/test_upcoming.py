@@ -12,8 +12,8 @@ from leeway.provisioning.upcoming import LONGEST_LEAD, UPCOMING_PODS_NOT_READ, L
 from leeway.selection.offers.catalog import Catalog
 
 from tests.launch.launching import NOW
-from tests.launch.pools import node_class, pool
-from tests.provisioning.buying import ONE_POD_EACH, Buying
+from tests.launch.pools import ONE_POD_EACH, node_class, pool
+from tests.provisioning.buying import Buying
 
 OPENS = NOW.replace(hour=10, minute=0)
 LEAD = timedelta(minutes=3)

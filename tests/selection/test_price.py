@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE
 from leeway.selection.offers.catalog import Catalog
-from leeway.selection.packing.planning import pack
+from leeway.selection.packing.planning import LAUNCHES, Effort, pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import NodePool, Pod
 from leeway.selection.requirements import Requirement, Requirements
@@ -18,7 +18,7 @@ from leeway_cli.simulated_day.bound import covering_bound
 
 from bench.workloads import diverse_pods, generic_pods, synthetic_catalog
 from tests.selection.workloads import catalog as small_catalog
-from tests.selection.workloads import pods, spec
+from tests.selection.workloads import instance_type, pods, spec
 
 SUPPLY = Supply([NodePool("plain")], small_catalog())
 
@@ -119,3 +119,34 @@ def test_a_zone_without_newer_types_does_not_raise_the_price_in_other_zones(
     assert not plan.unschedulable
     # Where pods of us-east-1e counted as pods of any zone, it was 1.174.
     assert plan.price < 1.15 * covering_bound(waiting, supply)
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.tuples(st.sampled_from(CPU), st.sampled_from(MEMORY)), min_size=1, max_size=12),
+    st.sampled_from([0.5, 1.0, 4.0]),
+)
+def test_launches_have_no_more_nodes_and_true_prices(
+    sizes: Sequence[tuple[int, int]], stranded: float
+) -> None:
+    waiting = few_pods(sizes)
+    usual = pack(waiting, SUPPLY)
+    found = pack(waiting, SUPPLY, effort=Effort(stranded=stranded))
+    assert found.price == pytest.approx(sum(one.cheapest.price for one in found.launches))
+    assert found.bound == pytest.approx(usual.bound)
+    mean = sum(_price([at], waiting) or 0 for at in range(len(waiting))) / len(waiting)
+    fewer = len(usual.launches) - len(found.launches)
+    assert found.price <= usual.price + stranded * mean * max(fewer, 0) + 1e-9
+    names = [name for one in found.launches for name in one.pods]
+    assert sorted(names) == sorted(pod.name for pod in waiting)
+
+
+def test_one_larger_node_replaces_small_ones_of_nearly_its_price() -> None:
+    types = [instance_type("small", 2000, 4096, 0.05), instance_type("large", 8000, 16384, 0.205)]
+    supply = Supply([NodePool("plain")], small_catalog(*types))
+    waiting = pods("web", 8, spec(1000, 2048))
+    assert len(pack(waiting, supply).launches) == 4
+    (node,) = pack(waiting, supply, effort=LAUNCHES).launches
+    assert (node.cheapest.type.name, node.cheapest.price) == ("large", 0.205)
+    (alone,) = pack(waiting[:2], supply, effort=LAUNCHES).launches
+    assert alone.cheapest.type.name == "small"

@@ -17,7 +17,7 @@ from leeway.launch.prices import (
 from leeway.reasons import Reason
 from leeway.selection.offers.catalog import Catalog, Unavailable
 from leeway.selection.packing.plan import Plan, PlannedNode
-from leeway.selection.packing.planning import pack
+from leeway.selection.packing.planning import LAUNCHES, pack
 from leeway.selection.packing.refused_offerings import refused_offerings
 from leeway.selection.packing.supply import Supply
 from leeway.selection.packing.unschedulable import unmet_requirements
@@ -109,7 +109,7 @@ def explain_pod(name: str, now: Situation) -> PodPlan:
 
 def _plan(pods: Sequence[Pod], now: Situation, pools: Collection[NodePool]) -> Plan:
     supply = Supply(pools, now.catalog, now.unavailable, now.daemons)
-    return pack(pods, supply, [*now.nodes, *now.joining])
+    return pack(pods, supply, [*now.nodes, *now.joining], LAUNCHES)
 
 
 def _refused(pod: str, allowed: Affordable, plan: Plan) -> tuple[SpendingLimit, Reason] | None:

@@ -12,7 +12,7 @@ from leeway.selection.labels import HOSTNAME
 from leeway.selection.offers.allocatable import NodeClass
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.packing.plan import Plan, PlannedNode
-from leeway.selection.packing.planning import Effort, pack
+from leeway.selection.packing.planning import LAUNCHES, pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, NodePool, Pod
 from leeway.selection.resources import Resources
@@ -65,7 +65,7 @@ class Placements:
         return sum(known) if len(known) == len(prices) else None
 
 
-_EFFORT = Effort(improvements=20)
+_EFFORT = replace(LAUNCHES, improvements=20)
 """Less than for real launches: a rehearsal plans hundreds of times."""
 
 _PREFIX = "replacement-of-"

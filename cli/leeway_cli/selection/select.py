@@ -86,7 +86,7 @@ def _plan(
     region: str | None,
     stack: str,
 ) -> "Plan":
-    from leeway.selection.packing.planning import pack
+    from leeway.selection.packing.planning import LAUNCHES, pack
     from leeway.selection.packing.supply import Supply
     from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, pending_pods
 
@@ -109,7 +109,7 @@ def _plan(
     catalog = find_catalog(region, stack, sandbox=sandbox)
     applied = with_overlays(manifests, catalog)
     pools = with_reservations(applied, name, region, sandbox=sandbox)
-    return pack(waiting, Supply(pools, catalog, daemons=daemons), existing)
+    return pack(waiting, Supply(pools, catalog, daemons=daemons), existing, LAUNCHES)
 
 
 def _warn_of_no_pods(objects: KubernetesFiles) -> None:

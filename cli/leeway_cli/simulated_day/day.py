@@ -6,6 +6,7 @@ binds, and then somebody launches nodes and gives nodes back.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -16,7 +17,7 @@ from leeway.policy.rules import SUCCESSOR_TIMEOUT, UNAVAILABLE_FOR
 from leeway.selection.labels import SPOT
 from leeway.selection.offers.catalog import Unavailable
 from leeway.selection.packing.plan import Plan
-from leeway.selection.packing.planning import Effort, pack
+from leeway.selection.packing.planning import LAUNCHES, pack
 from leeway.selection.packing.supply import Candidate, Supply
 
 from leeway_cli.simulated_day.bound import bound_of
@@ -206,20 +207,22 @@ def start(
 def chosen_by_ec2(
     cluster: Cluster, pool: str, types: Sequence[str], cheapest: Candidate, offered: Supply
 ) -> Candidate:
-    """Return what EC2 launches for a request of these types, the cheapest first: for Spot one of
-    the cheapest types in the zone of the cheapest offering."""
+    """Return what EC2 launches for a request of these types: for Spot one of those that are the
+    cheapest in the zone of the cheapest offering."""
     zone, market = cheapest.offering.zone, cheapest.offering.capacity_type
     if market != SPOT:
         return cheapest
-    kind = cluster.dice.choice(types[: cluster.options.choices])
-    for each in offered.candidates:
-        where = (each.offering.zone, each.offering.capacity_type)
-        if (each.pool.name, each.type.name) == (pool, kind) and where == (zone, SPOT):
-            return each
-    return cheapest
+    there = {
+        each.type.name: each
+        for each in offered.candidates
+        if each.pool.name == pool and each.offering.zone == zone
+        if each.offering.capacity_type == SPOT
+    }
+    able = sorted((there[name] for name in types if name in there), key=lambda one: one.price)
+    return cluster.dice.choice(able[: cluster.options.choices])
 
 
-EFFORT = Effort(improvements=20)
+EFFORT = replace(LAUNCHES, improvements=20)
 """provision_nodes makes plans cheaper for a second; a simulated day has many plans."""
 
 

@@ -55,7 +55,7 @@ from leeway.selection.labels import ZONE
 from leeway.selection.offers.catalog import Catalog, Unavailable
 from leeway.selection.offers.reservations import Reservation
 from leeway.selection.packing.plan import Plan
-from leeway.selection.packing.planning import pack
+from leeway.selection.packing.planning import LAUNCHES, pack
 from leeway.selection.packing.refused_offerings import refused_offerings
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, NodePool, Pod, PodSpec, Taint, Toleration
@@ -273,7 +273,7 @@ class LaunchRun:
         self.dear = frozenset()
         while True:
             pods = [pod for pod in wanted if pod.name not in self.dear]
-            plan = pack(pods, supply, nodes, proceed=self._may_improve(now))
+            plan = pack(pods, supply, nodes, LAUNCHES, self._may_improve(now))
             dear = too_dear(plan, limits)
             if not dear:
                 return plan

@@ -3,7 +3,7 @@ counter.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from leeway.selection.packing.pod_groups import PodBatch, Units
 from leeway.selection.packing.supply import Candidate
 from leeway.selection.solver.problem import Bools, Floats, Problem, Proceed
 from leeway.selection.solver.programs import Pattern
-from leeway.selection.solver.solving import solve, solve_few
+from leeway.selection.solver.solving import Solution, price, solve, solve_few
 
 type NodeBatches = tuple[tuple[PodBatch, Units], ...]
 """The batches on one node, with the units of each."""
@@ -245,9 +245,10 @@ def pack_new_nodes(
     limits: Limits,
     proceed: Proceed,
     improvements: int | None = None,
+    stranded: float = 0.0,
 ) -> NewNodesResult:
     """Pack batches onto nodes of the eligible offerings (O). The plan is improved while `proceed`
-    returns True.
+    returns True. Each node counts as if so many pods more were paid for on it (`stranded`).
 
     With a number of `improvements`, a small batch is packed one by one; with 0 the bound is not
     computed. With None, all pods are packed by class.
@@ -265,10 +266,12 @@ def pack_new_nodes(
         outcome.limited |= any(classifier.allowed(batch, eligible).any() for batch in lost)
         if pod_classes is None:
             break
-        if pod_classes.few:
-            solution = solve_few(pod_classes.problem, improvements or 0, proceed)
-        else:
+        if not pod_classes.few:
             solution = solve(pod_classes.problem, proceed)
+        else:
+            rounds = improvements or 0
+            paid = ~classifier.supply.reserved[pod_classes.index]
+            solution = _solved_for_later(pod_classes.problem, paid, stranded, rounds, proceed)
         outcome.bound = solution.bound if outcome.bound is None else outcome.bound
         outcome.few &= pod_classes.few
         before = len(outcome.nodes)
@@ -277,6 +280,31 @@ def pack_new_nodes(
             outcome.remaining += waiting
             break
     return outcome
+
+
+MOST_FOR_LATER = 1.05
+"""What a plan with fewer nodes may cost, as a multiple of one that only these pods decide."""
+
+PODS_FOR_LATER = 100
+"""The maximum number of pods of a batch that is planned for later ones too: a larger batch fills
+its nodes well by itself, and a second plan would take too long."""
+
+
+def _solved_for_later(
+    problem: Problem, paid: Bools, stranded: float, rounds: int, proceed: Proceed
+) -> Solution:
+    """Pack a small batch as if each node that is paid for (O) cost besides its price what so many
+    pods (`stranded`) cost in the mean. The result costs little more than without."""
+    usual, pods = solve_few(problem, rounds, proceed), problem.counts.sum()
+    alone = sum(one.times for one in usual.patterns) == 1
+    if not stranded or alone or pods > PODS_FOR_LATER:
+        return usual
+    mean = float(problem.counts @ problem.costs.min(axis=1)) / float(pods)
+    dearer = replace(problem, prices=problem.prices + stranded * mean * paid)
+    found = solve_few(dearer, rounds, proceed)
+    if price(problem, found.patterns) > MOST_FOR_LATER * price(problem, usual.patterns):
+        return usual
+    return Solution(found.patterns, usual.bound)
 
 
 def _within(classifier: Classifier, limits: Limits) -> Bools:

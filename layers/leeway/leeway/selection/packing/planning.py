@@ -401,7 +401,8 @@ class Effort:
     out. `singly`: up to this many distinct pod specs are planned one after another, as
     kube-scheduler binds them. `orders`: the maximum number of orders in which pods are bound to
     existing nodes. `improvements`: rounds that make the new nodes of a small batch cheaper; a round
-    takes about a millisecond for a hundred pods.
+    takes about a millisecond for a hundred pods. `stranded`: what each new node costs besides its
+    price, in pods (see LAUNCHES).
     """
 
     rounds: int = 3
@@ -410,9 +411,13 @@ class Effort:
     singly: int = 40
     orders: int = len(ORDERS)
     improvements: int = 200
+    stranded: float = 0.0
 
 
 USUAL = Effort()
+
+LAUNCHES = Effort(stranded=1.0)
+"""For plans whose nodes are launched."""
 
 
 def always() -> bool:
@@ -444,7 +449,7 @@ def pack(
     unmet = [Unschedulable(pod.name, pod.spec.unmet) for pod in pods if pod.spec.unmet]
     if unmet:
         pods = [pod for pod in pods if not pod.spec.unmet]
-    search = Search(ORDERS[: effort.orders], effort.improvements, proceed)
+    search = Search(ORDERS[: effort.orders], effort.improvements, proceed, effort.stranded)
     draft = Draft(pods, supply, nodes, search, balances)
     draft.plan_all()
     draft.add_unplaced(effort.rounds)

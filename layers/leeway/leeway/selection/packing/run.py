@@ -82,12 +82,14 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """The effort for one plan: the `orders` in which pods are bound to existing nodes, and the
-    number of rounds that improve the new nodes of small batches, while `proceed` returns True."""
+    """The effort for one plan: the `orders` in which pods are bound to existing nodes, the number
+    of rounds that improve the new nodes of small batches, while `proceed` returns True, and what is
+    `stranded` on each new node, in pods."""
 
     orders: Sequence[Order]
     improvements: int
     proceed: Proceed
+    stranded: float = 0.0
 
 
 class PackingRun:
@@ -307,8 +309,9 @@ class PackingRun:
             if not waiting:
                 return
             eligible, rounds = self._of_weight(weight), self._search.improvements
+            proceed, stranded = self._search.proceed, self._search.stranded
             done = pack_new_nodes(
-                waiting, self.classifier, eligible, self.limits, self._search.proceed, rounds
+                waiting, self.classifier, eligible, self.limits, proceed, rounds, stranded
             )
             self.outcome.nodes += self._repack(done, eligible)
             self.outcome.bounds.append(None if done.remaining else done.bound)
@@ -326,9 +329,11 @@ class PackingRun:
         if float(prices.sum()) < REPACK_FROM * done.bound or not self._search.proceed():
             return done.nodes
 
+        proceed, stranded = self._search.proceed, self._search.stranded
+
         def pack(batches: Sequence[PodBatch]) -> list[NewNode] | None:
             again = pack_new_nodes(
-                batches, self.classifier, eligible, self.limits, self._search.proceed
+                batches, self.classifier, eligible, self.limits, proceed, stranded=stranded
             )
             return None if again.remaining else again.nodes
 
