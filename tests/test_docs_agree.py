@@ -48,7 +48,7 @@ def test_pages_about_do_not_disrupt_name_nodes_that_are_given_back(page: str) ->
 
 def test_the_catalog_is_for_the_function_that_launches() -> None:
     (row,) = re.findall(
-        r"^\| `refresh_catalog` \|.*$",
+        r"^\| `refresh_catalog` \| reads .*$",
         (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"),
         re.MULTILINE,
     )

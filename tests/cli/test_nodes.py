@@ -78,7 +78,7 @@ def test_each_node_has_a_line_and_the_totals_come_last(run: Run) -> None:
     assert "███████░  88%" in lines[1]
     assert "░░░░░░░░   0%" in lines[2]
     totals = "\n".join(lines[4:])
-    assert "3 nodes, 24.0 vCPUs (54% requested)" in totals
+    assert "3 nodes, 24.0 vCPU (54% requested)" in totals
     assert "could save" in totals
 
 

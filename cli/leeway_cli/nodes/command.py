@@ -312,7 +312,7 @@ def _totals_text(totals: Totals) -> str:
     gib = totals.memory.allocatable / 2**30
     parts = [
         counted(totals.nodes, "node"),
-        f"{totals.cpu.allocatable / 1000:,.1f} vCPUs ({totals.cpu.share:.0%} requested)",
+        f"{totals.cpu.allocatable / 1000:,.1f} vCPU ({totals.cpu.share:.0%} requested)",
         f"{gib:,.1f} GiB ({totals.memory.share:.0%} requested)",
     ]
     if gpus := totals.gpus.allocatable:
