@@ -134,10 +134,14 @@ def _bind_all(
         waiting = left
 
 
+HELPFUL = 10
+"""The last orders of `bindable`: the pod that lets the most others be bound comes first."""
+
+
 def bindable(
     existing: Sequence[tuple[Host, Sequence[Pod]]],
     launched: Sequence[tuple[Host, Sequence[Pod]]],
-    orders: int = 25,
+    orders: int = 25 + HELPFUL,
 ) -> list[str]:
     """Return the pods of a plan that cannot be bound to their planned nodes, in the best of some
     orders. Existing nodes are used first, while new nodes are not there yet."""
@@ -145,7 +149,8 @@ def bindable(
     for seed in range(orders):
         hosts = [replace(host, pods=list(host.pods)) for host, _ in (*existing, *launched)]
         here = [(pod, at) for at, (_, pods) in enumerate(existing) for pod in pods]
-        left = _bind_there(here, hosts, hosts[: len(existing)], seed)
+        helpful = seed >= orders - HELPFUL
+        left = _bind_there(here, hosts, hosts[: len(existing)], seed, helpful)
         there = [(p, len(existing) + at) for at, (_, pods) in enumerate(launched) for p in pods]
         # An empty node like each new one can join at any time.
         empty = [
@@ -153,7 +158,7 @@ def bindable(
             for host in hosts[len(existing) :]
         ]
         seen = [*hosts, *empty]
-        missed = [pod.name for pod, _ in _bind_there([*left, *there], hosts, seen, seed)]
+        missed = [pod.name for pod, _ in _bind_there([*left, *there], hosts, seen, seed, helpful)]
         if best is None or len(missed) < len(best):
             best = missed
         if not best:
@@ -166,17 +171,31 @@ type _Planned = tuple[Pod, int]
 
 
 def _bind_there(
-    waiting: list[_Planned], hosts: Sequence[Host], seen: Sequence[Host], seed: int
+    waiting: list[_Planned],
+    hosts: Sequence[Host],
+    seen: Sequence[Host],
+    seed: int,
+    helpful: bool = False,
 ) -> list[_Planned]:
     """Bind pods to given hosts if topology permits; return the others.
 
     Seed 0: pods with spreads first, into the emptiest domains. Odd seeds: the pod that excludes the
     fewest others first, with every second of them pods with spreads first. Other seeds: a random
-    order.
+    order. `helpful`: the pod first after which the most others can be bound, also those that
+    wait for it.
     """
     dice = random.Random(seed)
     while able := _able(waiting, hosts, seen):
-        if seed == 0:
+        if helpful:
+            chosen = min(
+                able,
+                key=lambda each: (
+                    _harm(each, waiting, hosts, seen),
+                    not each[0].spec.spreads,
+                    dice.random(),
+                ),
+            )
+        elif seed == 0:
             chosen = min(able, key=lambda each: _crowd(each[0].spec, hosts[each[1]], seen))
         elif seed % 4 == 1:
             chosen = min(

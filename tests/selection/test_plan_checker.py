@@ -4,14 +4,15 @@ from dataclasses import replace
 
 import pytest
 from leeway.selection.labels import ARCH, HOSTNAME, ZONE
-from leeway.selection.packing.plan import Plan
+from leeway.selection.packing.plan import Placement, Plan
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import HostPort, NodePool, Pod, PodSpec, Spread, Taint
+from leeway.selection.pods import ExistingNode, HostPort, NodePool, Pod, PodSpec, Spread, Taint
 from leeway.selection.requirements import Requirements
+from leeway.selection.resources import Resources
 
 from bench.plan_checker import violations
-from tests.selection.workloads import catalog, pods, spec, term
+from tests.selection.workloads import GIB, catalog, pods, spec, term
 
 PLAIN = NodePool("plain")
 
@@ -64,3 +65,20 @@ def test_a_limit_that_is_exceeded_and_a_taint_that_is_not_tolerated_are_found() 
     tainted = replace(PLAIN, taints=(Taint("dedicated"),))
     node = replace(plan.launches[0], cheapest=replace(plan.launches[0].cheapest, pool=tainted))
     assert violations(replace(plan, launches=(node,)), waiting, [tainted])
+
+
+def test_an_order_in_which_one_pod_makes_room_for_another_is_found() -> None:
+    """The second pod with a spread waits until the last node has a pod that it counts."""
+    alone = (term(HOSTNAME, **WEB),)
+    even = spec(labels=WEB, spreads=(Spread(term(HOSTNAME, **WEB), 1, min_domains=2),))
+    size = Resources({"cpu": 4000, "memory": 8 * GIB, "pods": 20})
+    running = (spec(labels=WEB),)
+    nodes = [ExistingNode(f"node-{n}", {}, size, size, (), running[: n == 1]) for n in range(3)]
+    waiting = [
+        *pods("alone", 1, spec(labels=WEB, pod_anti_affinity=alone)),
+        *pods("even", 2, even),
+        *pods("web", 6, spec(labels=WEB)),
+    ]
+    together = tuple(pod.name for pod in waiting[1:])
+    placed = (Placement("node-0", together), Placement("node-2", (waiting[0].name,)))
+    assert violations(Plan((), placed, (), 0.0, 0.0), waiting, [PLAIN], nodes) == []

@@ -11,7 +11,13 @@ from leeway.selection.solver import one_by_one
 from leeway_cli.simulated_day.bound import covering_bound
 
 from bench.packing import CATALOGS, EVERY, USUAL
-from bench.workloads import diverse_pods, generic_pods, spread_pods, synthetic_catalog
+from bench.workloads import (
+    diverse_pods,
+    equal_pods,
+    generic_pods,
+    spread_pods,
+    synthetic_catalog,
+)
 
 
 @pytest.mark.parametrize("count", [100, 500, 3000])
@@ -21,6 +27,14 @@ def test_unconstrained_pods_on_real_types_cost_little_more_than_the_bound(count:
     assert not plan.unschedulable
     # The plans of 500 and 3,000 pods cost 1.063 and 1.02 of it before whole nodes came first.
     assert plan.price <= 1.013 * covering_bound(pods, supply)
+
+
+def test_equal_pods_whose_cheapest_nodes_are_small_get_the_nodes_of_patterns() -> None:
+    supply, pods = CATALOGS[EVERY](), equal_pods(10)(1000)
+    plan = pack(pods, supply)
+    assert not plan.unschedulable
+    # Whole nodes cannot hold them all; the search without patterns ended at the same price.
+    assert plan.price <= 1.061 * plan.bound
 
 
 def test_pods_in_one_zone_each_are_packed_zone_by_zone() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from leeway.selection.solver.few_nodes import FewNodes, Groups, Offerings, booleans
 from leeway.selection.solver.problem import Bools, Floats, Ints, Problem, Proceed
 from leeway.selection.solver.programs import Pattern, required_nodes
-from leeway.selection.solver.whole_nodes import filled, mixes
+from leeway.selection.solver.whole_nodes import Mixes, filled, mixes
 
 NEAR_BEST, TRIES = 0.98, 30
 """A new node is taken if its value for its price is at least this share of the best estimate, or
@@ -518,6 +518,11 @@ value."""
 NEAR_ENOUGH = 1.02
 """Patterns are tried if other plans cost more than this multiple of the bound."""
 
+FEW_GROUPS, PODS_TO_FILL_A_NODE = 30, 8
+"""If up to the first number of groups without constraints have less than the second number of pods
+for each of the cheapest nodes, patterns are made first. The bound is out of reach then; a plan near
+the price of divisible patterns is not improved, because hardly any plan costs less."""
+
 CLOSE_TO_BOUND = 1.005
 """The improvement stops at this multiple of the bound."""
 
@@ -534,30 +539,38 @@ def ruin_and_recreate(
     rounds: int,
     bound: float,
     proceed: Proceed,
-    patterns: Callable[[], Sequence[Pattern]] | None = None,
+    patterns: Callable[[], tuple[Sequence[Pattern], float]] | None = None,
 ) -> list[Pattern]:
     """Return nodes that hold all pods of groups that fit on an offering.
 
     Improves a first plan for this number of rounds, until it costs no more than the bound (USD per
     hour), or until `proceed` returns False. `patterns` makes the first plan, but for pods without
-    constraints only if whole nodes are too expensive.
+    constraints only if there are few groups, or whole nodes are too expensive. It returns the price
+    of divisible patterns too.
     """
     inserter = Inserter(problem)
     rng = np.random.default_rng(SEED)
     moves = math.inf
-    on_whole = _on_whole_nodes(inserter, problem) if rounds and inserter.unconstrained else None
-    if on_whole is not None:
-        best, whole = on_whole
+    whole_nodes: Mixes = []
+    if rounds and inserter.unconstrained:
+        whole_nodes = mixes(problem.of_offerings(inserter.offerings), TRIED_MIXES)
+        if patterns and _are_small(problem, whole_nodes):
+            found, divisible = patterns()
+            best = _nodes(inserter, found)
+            if best.price <= CLOSE_TO_BOUND * max(bound, divisible):
+                return _patterns(inserter, best)
+    if whole_nodes:
+        best, whole = _on_whole_nodes(inserter, problem, whole_nodes)
         if best.price > NEAR_ENOUGH * bound and proceed():
             other = _start(inserter, problem, proceed)
             if patterns and other.price > NEAR_ENOUGH * bound and proceed():
-                other = min(other, _nodes(inserter, patterns()), key=lambda nodes: nodes.price)
+                other = min(other, _nodes(inserter, patterns()[0]), key=lambda nodes: nodes.price)
             best = min(best, other, key=lambda nodes: nodes.price)
         moves = max(MOVES * float(problem.counts.sum()), LEAST_MOVES)
         rounds = min(rounds, MOST_ROUNDS)
         bound = max(bound, min(whole, TRUSTED * bound))
     elif patterns:
-        best = _nodes(inserter, patterns())
+        best = _nodes(inserter, patterns()[0])
     else:
         best = _start(inserter, problem, proceed)
     current = best
@@ -580,9 +593,22 @@ def ruin_and_recreate(
         if nodes.price < current.price - temperature * math.log(1 - rng.random()):
             current = nodes
             best = current if current.price < best.price else best
+    return _patterns(inserter, best)
+
+
+def _are_small(problem: Problem, whole_nodes: Mixes) -> bool:
+    """Whether the cheapest nodes hold only a few pods each, of few groups: such pods do not fill
+    whole nodes."""
+    if not whole_nodes or len(problem.counts) > FEW_GROUPS:
+        return False
+    return float(problem.counts.sum()) < PODS_TO_FILL_A_NODE * len(whole_nodes[0][1])
+
+
+def _patterns(inserter: Inserter, nodes: AnyNodes) -> list[Pattern]:
+    """Each node as a pattern."""
     return [
-        Pattern(int(inserter.offerings[chosen]), _counted(pods, len(problem.counts)), 1)
-        for chosen, pods in zip(best.chosen[: best.count], best.pods, strict=True)
+        Pattern(int(inserter.offerings[chosen]), _counted(pods, len(inserter.worth)), 1)
+        for chosen, pods in zip(nodes.chosen[: nodes.count], nodes.pods, strict=True)
     ]
 
 
@@ -616,14 +642,11 @@ def _start(inserter: Inserter, problem: Problem, proceed: Proceed) -> AnyNodes:
     return nodes if nodes is not None and nodes.price < best.price else best
 
 
-def _on_whole_nodes(inserter: Inserter, problem: Problem) -> tuple[AnyNodes, float] | None:
+def _on_whole_nodes(inserter: Inserter, problem: Problem, known: Mixes) -> tuple[AnyNodes, float]:
     """The best nodes that are chosen before their pods, and the price of about the cheapest whole
-    nodes: hardly any plan costs less. None if few offerings cannot hold all pods."""
+    nodes: hardly any plan costs less."""
     part = problem.of_offerings(inserter.offerings)
     order = np.array(_in_order(problem.counts, inserter.worth), dtype=np.int64)
-    known = mixes(part, TRIED_MIXES)
-    if not known:
-        return None
     (cheapest, _), *found = known
     tried: list[AnyNodes] = []
     for price, offerings in found:

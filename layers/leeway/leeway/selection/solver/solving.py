@@ -70,27 +70,31 @@ class Solution:
 def solve(problem: Problem, proceed: Proceed) -> Solution:
     """Pack all pods of groups that fit on an offering, greedily, and better while `proceed` returns
     True."""
-    best, covering, offerings = _by_patterns(problem, proceed)
+    best, covering, offerings, _ = _by_patterns(problem, proceed)
     if price(problem, best) > NEAR_ENOUGH * covering.bound and proceed():
         best = polish(problem, best, offerings, covering.values)
     return Solution(tuple(best), covering.bound)
 
 
-def _by_patterns(problem: Problem, proceed: Proceed) -> tuple[Sequence[Pattern], Covering, Ints]:
-    """The cheaper one of the greedy plan and that of patterns, with its bound and the offerings
-    that are worth filling."""
+def _by_patterns(
+    problem: Problem, proceed: Proceed
+) -> tuple[Sequence[Pattern], Covering, Ints, float]:
+    """The cheaper one of the greedy plan and that of patterns, with its bound, the offerings that
+    are worth filling, and the price if patterns were divisible, 0 if none were made."""
     covering = cover(problem)
     offerings = promising(problem, covering.values)
     values = covering.values + SPARE * covering.bound * _share(problem)
     greedy = list(_greedily(problem, problem.counts, offerings, values))
     plans = [greedy]
     expensive = price(problem, greedy) > NEAR_ENOUGH * covering.bound
+    divisible = 0.0
     if expensive and proceed() and len(problem.counts) <= MAX_GROUPS:
         small = _small_enough(problem, offerings, covering)
         whole, values = improve(problem, small, greedy, covering.values, proceed)
+        divisible = float(problem.counts @ values)
         left = problem.counts - sum(p.times * p.pods for p in whole)
         plans.append([*whole, *_greedily(problem, left, offerings, values)])
-    return min(plans, key=lambda plan: price(problem, plan)), covering, offerings
+    return min(plans, key=lambda plan: price(problem, plan)), covering, offerings, divisible
 
 
 def solve_few(problem: Problem, rounds: int, proceed: Proceed) -> Solution:
@@ -136,7 +140,7 @@ def _independent(problem: Problem) -> Iterator[Ints]:
 
 def _solve_few(problem: Problem, rounds: int, proceed: Proceed) -> Solution:
     pods = float(problem.counts.sum())
-    patterns: Callable[[], Sequence[Pattern]] | None = None
+    patterns: Callable[[], tuple[Sequence[Pattern], float]] | None = None
     if len(problem.counts) * PODS_FOR_PATTERNS <= pods:
         patterns = partial(_patterns, problem, proceed)
     else:
@@ -147,8 +151,9 @@ def _solve_few(problem: Problem, rounds: int, proceed: Proceed) -> Solution:
     return Solution(tuple(found), bound)
 
 
-def _patterns(problem: Problem, proceed: Proceed) -> Sequence[Pattern]:
-    return _by_patterns(problem, proceed)[0]
+def _patterns(problem: Problem, proceed: Proceed) -> tuple[Sequence[Pattern], float]:
+    plan, _, _, divisible = _by_patterns(problem, proceed)
+    return plan, divisible
 
 
 def price(problem: Problem, patterns: Sequence[Pattern]) -> float:

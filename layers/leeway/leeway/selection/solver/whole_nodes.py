@@ -28,7 +28,11 @@ AT_A_TIME = 4
 """Pods of a group are put onto nodes in at least this many steps for each node."""
 
 
-def mixes(problem: Problem, each: int) -> list[tuple[float, Ints]]:
+type Mixes = list[tuple[float, Ints]]
+"""Whole nodes, as their offerings (cheapest first), each mix with its price in USD per hour."""
+
+
+def mixes(problem: Problem, each: int) -> Mixes:
     """Return mixes of whole nodes that hold all requests, as offerings of the problem (cheapest
     first) with their price in USD per hour. The first one is about the cheapest, and costs hardly
     more than the cheapest plan; up to `each` of every slack follow. None are found if few offerings
