@@ -1,11 +1,12 @@
 """What is given back: empty, expired, drifted, not needed and replaceable nodes."""
 
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from leeway.disruption import reasons
-from leeway.disruption.decide import decide_returns
+from leeway.disruption.decide import MOST_IN_DOUBT, decide_returns
 from leeway.disruption.rules import Budget, Cause, ReturnRules
 from leeway.disruption.snapshot import OwnNode
 from leeway.headroom.windows import parse_cron
@@ -513,3 +514,42 @@ def test_no_node_is_replaced_by_one_of_a_pool_in_doubt_nor_emptied_for_one_on_it
     assert len(decide_returns(joined).returns) == 1
     late = replace(joined, awaited=frozenset({"i-late"}))
     assert decide_returns(late).returns == ()
+
+
+DOUBT = reasons.DESTINATION_IN_DOUBT.name
+GPU = NodePool("gpu", weight=-1, limits={"nodes": 0})
+
+
+def drifted(name: str, *pods: PodSpec) -> OwnNode:
+    return replace(own_node(name, *pods), drift=("It runs another AMI.",))
+
+
+def test_a_pool_in_doubt_that_could_not_help_holds_no_node() -> None:
+    full = replace(ON_DEMAND, limits={"nodes": 1})
+    old = drifted("old", spec(3000))
+    for doubted in (frozenset[str](), frozenset({"gpu"})):
+        found = decide_returns(snapshot(old, pools=(full, GPU), doubted=doubted))
+        assert [one.nodes for one in found.returns] == [("old",)], doubted
+
+
+def test_a_node_that_no_budget_lets_go_reserves_no_room() -> None:
+    closed = ReturnRules(budgets=(Budget("0", frozenset({Cause.DRIFTED})),))
+    old, empty = drifted("old", spec(500)), own_node("empty")
+    for doubted in (frozenset[str](), frozenset({"plain"})):
+        found = decide_returns(snapshot(old, empty, rules=closed, doubted=doubted))
+        assert [one.nodes for one in found.returns] == [("empty",)], doubted
+
+
+def test_nodes_of_one_run_do_not_share_the_same_room() -> None:
+    first, second = drifted("a", spec(3000)), drifted("b", spec(3000))
+    room = own_node("room", spec(100))
+    found = decide_returns(snapshot(first, second, room, doubted=frozenset({"plain"})))
+    assert [one.nodes for one in found.returns] == [("a",)]
+    assert found.kept["b"].code == reasons.DESTINATION_IN_DOUBT.name
+
+
+def test_outdated_nodes_of_a_run_are_simulated_up_to_a_number() -> None:
+    nodes = [drifted(f"n-{number:03}", spec(3000)) for number in range(MOST_IN_DOUBT + 5)]
+    found = decide_returns(snapshot(*nodes, doubted=frozenset({"plain"})))
+    assert found.returns == ()
+    assert Counter(why.code for why in found.kept.values())[DOUBT] == MOST_IN_DOUBT

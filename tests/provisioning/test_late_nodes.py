@@ -95,6 +95,13 @@ def two_pools(catalog: Catalog) -> Buying:
     return Buying(catalog, *given)
 
 
+def given_back(buying: Buying) -> None:
+    """Let the retiring node be one that is given back."""
+    request = buying.requests[RETIRING]
+    giving_back = {"keeps_offering": True, "version": request.version + 1}
+    buying.requests[RETIRING] = request.model_copy(update=giving_back)
+
+
 @pytest.mark.parametrize("known", ["late", "failed"])
 def test_pods_of_a_node_that_is_given_back_wait_for_no_instance_of_a_broken_pool(
     catalog: Catalog, known: str
@@ -109,9 +116,7 @@ def test_pods_of_a_node_that_is_given_back_wait_for_no_instance_of_a_broken_pool
     else:
         buying.table.put(POOL, failed("broken", MINUTE))
     buying.retire(*big_pods(1, "moving"))
-    request = buying.requests[RETIRING]
-    giving_back = {"keeps_offering": True, "version": request.version + 1}
-    buying.requests[RETIRING] = request.model_copy(update=giving_back)
+    given_back(buying)
     (launched,) = buying.run().launched
     assert launched.pool == "healthy"
     answer = buying.requests[RETIRING].answer
@@ -130,3 +135,19 @@ def test_pods_without_a_node_and_those_of_an_interrupted_one_may_wait_for_it(
     buying.wait_for_nodes()
     buying.retire(*big_pods(1, "moving"))
     assert buying.run().launched == ()
+
+
+@pytest.mark.parametrize("known", ["late", "failed"])
+def test_a_node_that_is_given_back_gets_one_instance_of_the_only_pool(
+    catalog: Catalog, known: str
+) -> None:
+    buying = Buying(catalog, pool("web", only=ONE_POD_EACH), node_class())
+    if known == "failed":
+        buying.table.put(POOL, failed("web", MINUTE))
+    buying.retire(*big_pods(1, "moving"))
+    given_back(buying)
+    launched = 0
+    for _ in range(12):
+        launched += len(buying.run().launched)
+        buying.time += MINUTE
+    assert launched == 1, "it runs, and may still join"

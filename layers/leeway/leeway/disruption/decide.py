@@ -1,7 +1,10 @@
 """Decides which nodes of a cluster are given back now. Pure: it reads a snapshot only."""
 
 from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
 
 from leeway.disruption import reasons
 from leeway.disruption.consolidation import Consolidation, share_needs
@@ -21,6 +24,9 @@ from leeway.disruption.static_pools import StaticPools
 from leeway.reasons import Reason
 from leeway.selection.labels import SPOT
 from leeway.selection.resources import printed
+
+MOST_IN_DOUBT = 20
+"""Outdated nodes whose pods' destinations are simulated in one run, while a pool is in doubt."""
 
 MOST_RESTORED = 3
 """Spot nodes of a pool that are tried in one run, until one can be replaced by on-demand."""
@@ -77,6 +83,8 @@ class _Run:
         self.due: list[datetime] = []
         self.kept: dict[str, Reason] = {}
         self._destinations: Counter[str] = Counter()
+        self._emptied: list[OwnNode] = []
+        self._simulated = 0
 
     def scale_down(self) -> None:
         """Give back what static pools have too much."""
@@ -99,10 +107,12 @@ class _Run:
 
     def replace_outdated(self) -> None:
         """Replace nodes that have expired or drifted, or whose pool was deleted: the empty ones
-        first, which have nothing to replace, so that no pod moves to them; then the oldest."""
+        first, which have nothing to replace, so that no pod moves to them; those of pools in doubt
+        last; and the oldest before younger ones."""
         going = {name for one in self.returns for name in one.nodes}
         outdated = [one for one in (*self.free, *self.forced) if one.name not in going]
-        for one in sorted(outdated, key=lambda each: (bool(each.pods), each.created_at)):
+        doubted = self._snapshot.doubted
+        for one in sorted(outdated, key=lambda o: (bool(o.pods), o.pool in doubted, o.created_at)):
             rules = self._snapshot.rules[one.pool]
             if rules.deleted_at is not None:
                 reason = reasons.POOL_DELETED(node=one.name, pool=one.pool, at=rules.deleted_at)
@@ -120,31 +130,60 @@ class _Run:
     def _replace(self, one: OwnNode, cause: Cause, reason: Reason, in_place: bool) -> None:
         """Replace a node. `in_place`: if its pool is static, there is room for another node."""
         in_place = in_place and self._snapshot.rules[one.pool].replicas is not None
-        if why := self._why_no_destination(one, cause, in_place):
-            self.kept[one.name] = why
-            return
+        places: Mapping[str, int] = {}
+        if self._is_doubtful(one, cause, in_place):
+            if self._simulated == MOST_IN_DOUBT:
+                return
+            self._simulated += 1
+            why, places = self._without_doubted([*self._emptied, one], in_place)
+            if why:
+                pools = ", ".join(sorted(why))
+                self.kept[one.name] = reasons.DESTINATION_IN_DOUBT(
+                    node=one.name, cause=cause, pools=pools
+                )
+                return
         if in_place:
             self._static.begun[one.pool] += 1
         else:
             self._static.gone[one.pool] += 1
-        self._take(one, cause, reason, replaced=bool(one.pods), in_place=in_place)
+        if self._take(one, cause, reason, replaced=bool(one.pods), in_place=in_place):
+            self._emptied.append(one)
+            self._destinations.update(places)
 
-    def _why_no_destination(self, one: OwnNode, cause: Cause, in_place: bool) -> Reason | None:
-        """Return why a node stays whose pods, or whose place, need an instance of a pool whose last
-        launches have not joined. Whoever has the pool end its nodes in any case gets that."""
+    def _is_doubtful(self, one: OwnNode, cause: Cause, in_place: bool) -> bool:
+        """Whether a node that a budget lets go may need an instance of a pool in doubt. Whoever has
+        the pool end its nodes in any case gets that."""
         doubted = self._snapshot.doubted
         if not doubted or self._snapshot.rules[one.pool].is_forced(cause):
-            return None
-        stuck = one.pool in doubted if in_place else False
-        if one.pods and not stuck:
-            plan = self._moving.without([one], launch=True, consolidates=False)
-            stuck = bool(plan.unschedulable)
-            if not stuck:
-                self._destinations.update({each.node: len(each.pods) for each in plan.existing})
-        if not stuck:
-            return None
-        pools = ", ".join(sorted(doubted))
-        return reasons.DESTINATION_IN_DOUBT(node=one.name, cause=cause, pools=pools)
+            return False
+        if not (one.pool in doubted if in_place else one.pods):
+            return False
+        return self._allowances.why_not(one.pool, cause, may_move(one, cause)) is None
+
+    def _without_doubted(
+        self, gone: Sequence[OwnNode], in_place: bool
+    ) -> tuple[Collection[str], Mapping[str, int]]:
+        """Return the pools in doubt that pods of the last of some nodes need, or its place in a
+        static pool; and if there are none, how many of its pods come to which node."""
+        *_, one = gone
+        if in_place:
+            return {one.pool}, {}
+        pods = {movable.pod.name for movable in one.pods}
+        plan = self._moving.without(gone, launch=True, consolidates=False)
+        left = pods & {each.pod for each in plan.unschedulable}
+        if not left:
+            found = {each.node: len(pods.intersection(each.pods)) for each in plan.existing}
+            return (), found
+        trusting = self._trusting.without(gone, launch=True, consolidates=False)
+        if left <= {each.pod for each in trusting.unschedulable}:
+            return (), {}
+        used = {each.pool for each in trusting.launches} & self._snapshot.doubted
+        return used or self._snapshot.doubted, {}
+
+    @cached_property
+    def _trusting(self) -> Moving:
+        """The same cluster with no pool in doubt."""
+        return Moving(replace(self._snapshot, doubted=frozenset(), awaited=frozenset()))
 
     def remove_empty(self) -> None:
         """Give back nodes without pods that have been quiet for long enough."""

@@ -224,7 +224,7 @@ class LaunchRun:
         self._gone = self._ended_instances()
         self._doubted: frozenset[str] = frozenset()
         if self.order.moving:
-            known = {*self.order.joined, *self._gone}
+            known = {*self.order.joined, *self.order.closed, *self._gone}
             now = self.deps.clock.now()
             self._doubted = doubted_pools(self.records, self.intents, known, now)
         self.prices = Prices(self.order.catalog)
@@ -267,9 +267,11 @@ class LaunchRun:
         nodes, limits = [*itertools.chain(*self._known_nodes())], self.order.price_limits
         pools = [pool for one in self._settings if (pool := self._open(one)) is not None]
         wanted: Sequence[Pod] = self.order.pods
+        daemons = self.order.daemons
         if self._doubted:
             nodes, pools, wanted = self._with_doubts(nodes, pools)
-        supply = self.supplies.of(pools, catalog, self.unavailable, self.order.daemons)
+            daemons = tuple(map(_tolerant, daemons))
+        supply = self.supplies.of(pools, catalog, self.unavailable, daemons)
         self.dear = frozenset()
         while True:
             pods = [pod for pod in wanted if pod.name not in self.dear]
@@ -283,10 +285,12 @@ class LaunchRun:
         self, nodes: Iterable[ExistingNode], pools: Sequence[NodePool]
     ) -> tuple[list[ExistingNode], list[NodePool], list[Pod]]:
         """Return nodes, pools and pods with which pods of nodes that are given back come to no
-        instance on its way in a pool in doubt, and to a new one only if no other pool has any. For
-        the plan, such an instance has a taint that all other pods tolerate."""
+        instance on its way in a pool in doubt, unless it was launched for them, and to a new one
+        only if no other pool has any. For the plan, such an instance has a taint that all other
+        pods tolerate."""
+        now = self.deps.clock.now()
         launched = {each.instance for one in self.intents for each in one.instances}
-        coming = launched.difference(self.order.joined.values())
+        coming = launched - self.order.joined.keys() - self._gone
         tainted = [
             replace(one, taints=(*one.taints, _IN_DOUBT))
             if one.pool in self._doubted and one.name in coming
@@ -295,14 +299,20 @@ class LaunchRun:
         ]
         last = min((one.weight for one in pools), default=0) - 1
         ordered = [replace(p, weight=last) if p.name in self._doubted else p for p in pools]
+        served = {
+            pod
+            for one in self.intents
+            if one.may_join(now) and any(each.instance in coming for each in one.instances)
+            for pod in one.pods
+        }
+        moving = self.order.moving - served
         tolerant: dict[int, PodSpec] = {}
         pods = []
         for pod in self.order.pods:
-            if pod.name not in self.order.moving:
+            if pod.name not in moving:
                 spec = tolerant.get(id(pod.spec))
                 if spec is None:
-                    tolerations = (*pod.spec.tolerations, _TOLERATION)
-                    spec = tolerant[id(pod.spec)] = replace(pod.spec, tolerations=tolerations)
+                    spec = tolerant[id(pod.spec)] = _tolerant(pod.spec)
                 pods.append(replace(pod, spec=spec))
             else:
                 pods.append(pod)
@@ -656,3 +666,8 @@ MOST_KEPT = 4
 MOST_ARRAYS = 1000
 """A supply that holds more arrays is not kept: it has one for each requirement that a pod has had,
 and whoever may create pods may write any."""
+
+
+def _tolerant(spec: PodSpec) -> PodSpec:
+    """Return a pod that a plan may place on an instance in doubt."""
+    return replace(spec, tolerations=(*spec.tolerations, _TOLERATION))
