@@ -47,9 +47,12 @@ def refused_offerings(
         plan = pack(some, Supply(pools, whole, missing, daemons), full, proceed=lambda: False)
         return {pod: node for node in plan.launches for pod in node.pods}
 
-    now = launches([*samples.values()], marked)
-    without = [one for one in samples.values() if one.name not in now]
-    reasons = {pod: _reason(node, marked) for pod, node in launches(without, frozenset()).items()}
+    # Most pods without a node fit nowhere: then one plan is enough.
+    possible = launches([*samples.values()], frozenset())
+    fitting = [one for one in samples.values() if one.name in possible]
+    now = launches(fitting, marked) if fitting else {}
+    refused = {one.name for one in fitting} - now.keys()
+    reasons = {pod: _reason(possible[pod], marked) for pod in refused}
     found = ((one.name, reasons.get(samples[id(one.spec)].name)) for one in pods)
     return {name: reason for name, reason in found if reason is not None}
 
