@@ -15,6 +15,9 @@ PAGE = sections(RUNBOOK.read_text(encoding="utf-8"))
 WAKING = [section for section in PAGE.values() if wakes(section)]
 
 NOT_DRILLED = {
+    "karpenter-runs-beside-leeway": "it needs a cluster that keeps its own manifests; "
+    "conformance/test_adoption.py has one, and meets both states",
+    "manifests-are-held": "see karpenter-runs-beside-leeway",
     "retirementsthrottledalarm": "the sandbox's Lambda limits each function, and no account; the "
     "command is that of NoticesLateAlarm, which has a drill",
 }
@@ -66,6 +69,7 @@ TESTED_IN = {
     "kubernetes/test_unscheduled_pods.py": ["WatchExpired"],
     "launch/test_left_launches.py": ["LaunchNotAdmitted"],
     "launch/test_price_ceiling.py": ["PriceCeilingReached"],
+    "manifests/test_in_cluster.py": ["KarpenterIsRunning", "ManifestsHeld"],
     "pod_watch/test_watch_pods.py": [
         "PoolsNotRead",
         "ProvisioningNotWoken",
