@@ -56,12 +56,34 @@ def manifests() -> list[dict[str, Any]]:
     own["metadata"]["name"] = "own"
     wrong = pool("wrong-ami", capacity=["on-demand"], only={"cpu": ["2"]})
     wrong["spec"]["template"]["spec"]["nodeClassRef"]["name"] = "own"
+    small = node_class(
+        blockDeviceMappings=[{"deviceName": "/dev/xvda", "ebs": {"volumeSize": "1Gi"}}]
+    )
+    gone = node_class(amiFamily="AL2023", amiSelectorTerms=[{"id": "ami-0123456789abcdef0"}])
+    misfits = []
+    for name, settings in (("small-disk", small), ("gone-image", gone)):
+        settings["metadata"]["name"] = name
+        misfits.append(pool(name, capacity=["on-demand"], only={"cpu": ["2"]}))
+        misfits[-1]["spec"]["template"]["spec"]["nodeClassRef"]["name"] = name
+    pools = [healthy, wrong, *misfits]
     # Pods of the groups do not run on nodes of pools.
     taint = {"key": "example.com/drill", "effect": "NoSchedule"}
-    for one in (healthy, wrong):
+    for one in pools:
         one["spec"]["template"]["spec"]["taints"] = [taint]
     cluster = document("Cluster", CLUSTER, {"launches": {"atMost": 3}})
-    return [nobody, broken, *overlays, healthy, wrong, node_class(), own, cluster]
+    return [
+        nobody,
+        broken,
+        *overlays,
+        healthy,
+        wrong,
+        *misfits,
+        node_class(),
+        own,
+        small,
+        gone,
+        cluster,
+    ]
 
 
 def own_image(sandbox: Sandbox) -> None:

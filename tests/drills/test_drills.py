@@ -14,6 +14,7 @@ from leeway_sandbox.provisioning import client, create_workloads
 from tests.drills.night import PAGE, Night, drill
 from tests.drills.page import commands
 from tests.end_to_end.environment import until
+from tests.end_to_end.launch_faults import no_capacity
 from tests.end_to_end.launches import answers
 from tests.end_to_end.provisioning import CLUSTER, end_time_to_join, let_launches_age, message, run
 
@@ -244,6 +245,34 @@ def test_eventbridge_loses_a_notice(night: Night) -> None:
 def test_two_overlays_conflict(night: Night) -> None:
     run(night.sandbox)
     assert "overlaid" in night.look(RUN)
+
+
+@drill("ec2-has-no-capacity", codes=["OfferingsRefused"])
+def test_ec2_has_no_capacity(night: Night) -> None:
+    night.faults("aws", no_capacity())
+    said = refused(night, "healthy")
+    assert "CapacityUnavailable" in said
+    night.env.forget_unavailable_offerings()
+
+
+@drill("a-launch-is-refused", codes=["LaunchRefused"])
+def test_a_setting_of_a_launch_is_wrong(night: Night) -> None:
+    assert "blockDeviceMappings[0].ebs.volumeSize" in refused(night, "small-disk")
+
+
+@drill("a-node-pool-launches-no-nodes", codes=["PoolSettingWrong"])
+def test_an_ami_does_not_exist(night: Night) -> None:
+    assert "EC2 knows no image ami-0123456789abcdef0" in refused(night, "gone-image")
+
+
+def refused(night: Night, pool: str) -> str:
+    """Let a pod wait for a node of a pool that launches none; return what the section shows."""
+    create_workloads([waiting("no-node", pool)], night.sandbox.write_kubeconfig())
+    run(night.sandbox)
+    said = night.look("With")
+    assert "default/no-node" in said
+    night.type("kubectl delete pod no-node --now")
+    return said
 
 
 @drill("nodes-are-not-ready", codes=["NodesJoinLate"])
