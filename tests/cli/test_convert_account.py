@@ -25,7 +25,7 @@ spec:
   kubelet:
     config: {clusterDNS: [10.0.0.10], maxPods: 30, shutdownGracePeriod: 30s}
     flags:
-      - --node-labels=team=a,lifecycle=spot
+      - --node-labels=team=a,lifecycle=spot,alpha.eksctl.io/nodegroup-name=web
       - --register-with-taints=spot=true:PreferNoSchedule
       - --v=2
 """
@@ -153,6 +153,7 @@ def test_an_auto_scaling_group_of_mixed_instances(
     assert "Auto Scaling group Prod Web/spot: KeyName: nodes of pools have no SSH key" in err
     assert "SpotAllocationStrategy" in err
     assert "a pool has no minimum" in err
+    assert "does not set alpha.eksctl.io/nodegroup-name" in err
 
 
 def test_a_managed_node_group(account: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
@@ -169,7 +170,7 @@ def test_a_managed_node_group(account: Sandbox, capsys: pytest.CaptureFixture[st
         instanceTypes=["c5.large", "c4.large"],
         amiType="BOTTLEROCKET_x86_64",
         nodeRole="arn:aws:iam::123456789012:role/path/nodes",
-        labels={"team": "a"},
+        labels={"team": "a", "alpha.eksctl.io/nodegroup-name": "web"},
         taints=[{"key": "spot", "value": "true", "effect": "PREFER_NO_SCHEDULE"}],
         capacityType="SPOT",
         tags={"owner": "web"},
@@ -192,6 +193,7 @@ def test_a_managed_node_group(account: Sandbox, capsys: pytest.CaptureFixture[st
     (device,) = spec["blockDeviceMappings"]
     assert (device["deviceName"], device["ebs"]["volumeSize"]) == ("/dev/xvdb", "50Gi")
     assert "select nodes of the pool by karpenter.sh/nodepool" in err
+    assert "does not set alpha.eksctl.io/nodegroup-name" in err
 
 
 def test_what_does_not_exist_gets_one_line(

@@ -91,11 +91,7 @@ def test_a_diversified_spot_group_with_a_soft_taint() -> None:
     assert template["spec"]["expireAfter"] == "Never"
     taint = {"key": "spotInstance", "value": "true", "effect": "PreferNoSchedule"}
     assert template["spec"]["taints"] == [taint]
-    assert template["metadata"]["labels"] == {
-        "alpha.eksctl.io/cluster-name": "prod",
-        "alpha.eksctl.io/nodegroup-name": "ng-spot",
-        "lifecycle": "Ec2Spot",
-    }
+    assert template["metadata"]["labels"] == {"lifecycle": "Ec2Spot"}
     assert node_class["spec"]["amiSelectorTerms"] == [{"alias": "al2023@latest"}]
     (volume,) = node_class["spec"]["blockDeviceMappings"]
     assert volume["deviceName"] == "/dev/xvda"
@@ -386,6 +382,18 @@ def test_labels_that_a_pool_may_not_set_are_left_out_and_listed() -> None:
     places = " ".join(each.place for each in one.differences)
     assert 'labels["karpenter.sh/nodepool"]' in places
     assert 'labels["kubernetes.io/arch"]' in places
+
+
+def test_labels_by_which_eksctl_drains_a_group_stay_with_the_group() -> None:
+    """`eksctl delete nodegroup` drains every node that has them, until none is left."""
+    own = {"alpha.eksctl.io/mine": "x", "team": "a"}
+    for managed in (False, True):
+        pool, _, sentences = convert({"labels": own}, managed=managed)
+        assert pool["template"]["metadata"]["labels"] == {"team": "a"}
+        (said,) = [one for one in sentences if "alpha.eksctl.io/" in one]
+        for name in ("cluster-name", "mine", "nodegroup-name"):
+            assert f"alpha.eksctl.io/{name}" in said
+        assert "another label" in said
 
 
 def test_groups_of_one_name_get_pools_of_their_own() -> None:

@@ -436,7 +436,7 @@ class EksctlFile:
                 "",
                 "EKS labels its own nodes with eks.amazonaws.com/nodegroup and "
                 "eks.amazonaws.com/capacityType: select nodes of the pool by "
-                "alpha.eksctl.io/nodegroup-name and karpenter.sh/capacity-type.",
+                "karpenter.sh/nodepool and karpenter.sh/capacity-type.",
             )
         return group
 

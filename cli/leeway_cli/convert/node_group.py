@@ -197,8 +197,22 @@ def _free(name: str, taken: set[str]) -> str:
 _KEY: TypeAdapter[str] = TypeAdapter(PoolLabelKey)
 
 
+_OF_EKSCTL = "alpha.eksctl.io/"
+"""The beginning of the labels by which eksctl finds the nodes of its groups."""
+
+
 def _leave_out_labels(group: NodeGroup) -> None:
-    """Leave out labels that a pool may not set; a pool may set every label of one's own domain."""
+    """Leave out labels that a pool may not set; a pool may set every label of one's own domain.
+    Those of eksctl stay with its nodes: `eksctl delete nodegroup` drains every node that has them,
+    again and again."""
+    if of_eksctl := sorted(key for key in group.labels if key.startswith(_OF_EKSCTL)):
+        group.differs(
+            "labels",
+            f"the pool does not set {', '.join(of_eksctl)}, because eksctl drains every node with "
+            "its labels when it deletes the group: give pods that select them another label, such "
+            "as karpenter.sh/nodepool.",
+        )
+    group.labels = {k: v for k, v in group.labels.items() if k not in of_eksctl}
     for key in list(group.labels):
         try:
             _KEY.validate_python(key)
