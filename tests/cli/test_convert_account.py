@@ -254,6 +254,52 @@ def test_flags_of_the_bootstrap_script_of_al2_are_read() -> None:
     assert read.problem
 
 
+def test_quoted_taints_of_al2_are_read() -> None:
+    script = (
+        "# don't --node-labels=no=1\n"
+        '/etc/eks/bootstrap.sh prod --kubelet-extra-args "--node-labels=a=b '
+        "--register-with-taints='x=y:NoSchedule,z:NoExecute'\"\n"
+    )
+    read = read_user_data(encoded(script), AmiFamily.AL2)
+    assert read.labels == {"a": "b"}
+    first = {"key": "x", "value": "y", "effect": "NoSchedule"}
+    assert read.taints == [first, {"key": "z", "effect": "NoExecute"}]
+    assert read.advice == ""
+
+
+@pytest.mark.parametrize(
+    ("flags", "labels", "taints", "stay", "unread"),
+    [
+        (["--register-with-taints", "k=v:NoSchedule"], {}, ["k"], [], []),
+        (["--v", "2", "--node-labels", "a=b", "--x"], {"a": "b"}, [], ["--v", "2", "--x"], []),
+        (["--node-labels=a='b',c=d --v=2"], {"a": "b", "c": "d"}, [], ["--v=2"], []),
+        (["--node-labels='a=b,c=d'"], {"a": "b", "c": "d"}, [], [], []),
+        (["--node-labels=a=b,c=$C"], {"a": "b"}, [], ["--node-labels=a=b,c=$C"], ["c=$C"]),
+        (['--node-labels=a=b"'], {}, [], ['--node-labels=a=b"'], ['a=b"']),
+        (["--register-with-taints=a=b:No"], {}, [], ["--register-with-taints=a=b:No"], ["a=b:No"]),
+        (["--x='y z'"], {}, [], ["--x='y z'"], []),
+    ],
+)
+def test_a_flag_is_dropped_only_if_all_of_it_was_read(
+    flags: list[str],
+    labels: dict[str, str],
+    taints: list[str],
+    stay: list[str],
+    unread: list[str],
+) -> None:
+    kubelet = {"flags": flags, "maxPodsExpression": "max(10, 20)"}
+    config = {"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig"}
+    text = yaml.safe_dump({**config, "spec": {"kubelet": kubelet}})
+    read = read_user_data(encoded(text), AmiFamily.AL2023)
+    assert [one["key"] for one in read.taints] == taints
+    kept = yaml.safe_load(read.kept)["spec"]["kubelet"]
+    assert kept["maxPodsExpression"] == "max(10, 20)"
+    assert kept.get("flags", []) == stay
+    assert [one.partition("=")[2] for one in read.unread] == unread
+    assert bool(read.advice) == bool(unread)
+    assert read.labels == labels
+
+
 def test_settings_of_bottlerocket_stay_without_those_of_the_cluster() -> None:
     text = """
 [settings.kubernetes]

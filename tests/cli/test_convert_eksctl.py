@@ -269,7 +269,7 @@ def test_regular_expressions_of_a_selector_are_evaluated() -> None:
 
 
 def test_user_data_has_the_commands_and_the_node_config_of_the_group() -> None:
-    own = "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec: {}\n"
+    own = "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec: {kubelet: {flags: [--v=2]}}\n"
     group = {"preBootstrapCommands": ["a", "b"], "overrideBootstrapCommand": own}
     _, node_class, _ = convert(group)
     text = node_class["userData"]
@@ -277,6 +277,27 @@ def test_user_data_has_the_commands_and_the_node_config_of_the_group() -> None:
     assert text.count("application/node.eks.aws") == 1
     _, node_class, _ = convert({"preBootstrapCommands": ["a"]})
     assert node_class["userData"] == "#!/bin/bash\na"
+
+
+def test_labels_and_taints_of_an_override_move_to_the_pool() -> None:
+    flags = "[--node-labels=a=b, --register-with-taints, 'x=y:NoSchedule', --v=2]"
+    kubelet = f"{{config: {{maxPods: 30}}, flags: {flags}}}"
+    own = f"apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec: {{kubelet: {kubelet}}}\n"
+    script = (
+        "/etc/eks/bootstrap.sh prod --kubelet-extra-args "
+        "'--node-labels=a=b,c=$C --register-with-taints=x=y:NoSchedule --max-pods=30'"
+    )
+    for group in (
+        {"overrideBootstrapCommand": own},
+        {"amiFamily": "AmazonLinux2", "ami": "ami-1", "overrideBootstrapCommand": script},
+    ):
+        pool, node_class, sentences = convert(group)
+        assert pool["template"]["metadata"]["labels"] == {"a": "b"}
+        taint = {"key": "x", "value": "y", "effect": "NoSchedule"}
+        assert pool["template"]["spec"]["taints"] == [taint]
+        assert node_class["kubelet"]["maxPods"] == 30
+        assert "node-labels" not in node_class.get("userData", "")
+    assert "cannot read --node-labels=c=$C" in " ".join(sentences)
 
 
 def test_a_bootstrap_script_of_al2_has_no_counterpart() -> None:

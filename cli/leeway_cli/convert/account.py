@@ -287,6 +287,8 @@ class Account:
                 f"it is left out, because {read.problem}: write what nodes still need as "
                 "spec.userData of the EC2NodeClass.",
             )
+        if read.advice:
+            group.differs("UserData", read.advice)
         if group.family is AmiFamily.CUSTOM:
             group.differs(
                 "ImageId",

@@ -40,6 +40,7 @@ from leeway_cli.convert.node_group import (
     family_of_alias,
     required,
 )
+from leeway_cli.convert.user_data import Read, read_text
 from leeway_cli.errors import BadInputError, as_clause
 
 if TYPE_CHECKING:
@@ -634,8 +635,12 @@ class EksctlFile:
         override = given.override_bootstrap_command
         if override is not None and group.family is AmiFamily.AL2023:
             self._check_node_config(override, (*path, "overrideBootstrapCommand"))
-            parts.append(Part(NODE_CONFIG, override))
+            read = read_text(archive([Part(NODE_CONFIG, override)]), group.family)
+            _add(group, read)
+            if read.kept:
+                parts.append(Part(NODE_CONFIG, read.kept))
         elif override is not None:
+            _add(group, read_text(override, group.family))
             group.differs(
                 "overrideBootstrapCommand",
                 f"Leeway calls the bootstrap script of {group.family} itself, and the helper files "
@@ -724,6 +729,15 @@ def _says_something(value: object) -> bool:
 def _names(model: type[BaseModel]) -> Sequence[str]:
     known = [info.alias or name for name, info in model.model_fields.items()]
     return [*known, *(name for name in DIFFERENCES if "." not in name)]
+
+
+def _add(group: NodeGroup, read: Read) -> None:
+    """Add what overrideBootstrapCommand says of the nodes. It has the last word, as in eksctl."""
+    group.labels |= read.labels
+    group.kubelet |= read.kubelet
+    group.taints += [one for one in read.taints if one not in group.taints]
+    if read.advice:
+        group.differs("overrideBootstrapCommand", read.advice)
 
 
 def _size(group: NodeGroup, given: _Group) -> None:
