@@ -65,6 +65,22 @@ def launch_template(aws: Sandbox, name: str, **data: Any) -> None:
     )
 
 
+def managed(aws: Sandbox, cluster: str, **given: Any) -> list[str]:
+    """Create a cluster with a managed node group `web`; returns its subnets."""
+    eks, names = aws.client("eks"), subnets(aws)
+    created = {"roleArn": "arn:aws:iam::123456789012:role/x", "resourcesVpcConfig": {}}
+    eks.create_cluster(name=cluster, **created)
+    eks.create_nodegroup(
+        clusterName=cluster,
+        nodegroupName="web",
+        scalingConfig={"minSize": 0, "maxSize": 3, "desiredSize": 1},
+        subnets=names,
+        nodeRole="arn:aws:iam::123456789012:role/path/nodes",
+        **{"instanceTypes": ["c5.large", "c4.large"], **given},
+    )
+    return names
+
+
 def test_an_auto_scaling_group_of_mixed_instances(
     account: Sandbox, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -157,19 +173,11 @@ def test_an_auto_scaling_group_of_mixed_instances(
 
 
 def test_a_managed_node_group(account: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
-    eks = account.client("eks")
-    created = {"roleArn": "arn:aws:iam::123456789012:role/x", "resourcesVpcConfig": {}}
-    eks.create_cluster(name="convert", **created)
-    names = subnets(account)
-    eks.create_nodegroup(
-        clusterName="convert",
-        nodegroupName="web",
-        scalingConfig={"minSize": 0, "maxSize": 3, "desiredSize": 1},
+    names = managed(
+        account,
+        "convert",
         diskSize=50,
-        subnets=names,
-        instanceTypes=["c5.large", "c4.large"],
         amiType="BOTTLEROCKET_x86_64",
-        nodeRole="arn:aws:iam::123456789012:role/path/nodes",
         labels={"team": "a", "alpha.eksctl.io/nodegroup-name": "web"},
         taints=[{"key": "spot", "value": "true", "effect": "PREFER_NO_SCHEDULE"}],
         capacityType="SPOT",
@@ -194,6 +202,29 @@ def test_a_managed_node_group(account: Sandbox, capsys: pytest.CaptureFixture[st
     assert (device["deviceName"], device["ebs"]["volumeSize"]) == ("/dev/xvdb", "50Gi")
     assert "select nodes of the pool by karpenter.sh/nodepool" in err
     assert "does not set alpha.eksctl.io/nodegroup-name" in err
+
+
+@pytest.mark.parametrize(
+    ("kind", "kinds"),
+    [("ON_DEMAND", ["reserved", "on-demand"]), ("CAPACITY_BLOCK", ["reserved"])],
+)
+def test_the_reservation_of_a_managed_group_is_used(
+    account: Sandbox, capsys: pytest.CaptureFixture[str], kind: str, kinds: list[str]
+) -> None:
+    name = f"reserved-{kind.lower()}"
+    target = {"CapacityReservationTarget": {"CapacityReservationId": "cr-0a1b"}}
+    launch_template(account, name, CapacityReservationSpecification=target)
+    managed(account, name, capacityType=kind, launchTemplate={"name": name})
+    code, manifests, _ = run(capsys, "--nodegroup", f"{name}/web")
+    assert code == 0
+    spec = manifests["EC2NodeClass"]["spec"]
+    assert spec["capacityReservationSelectorTerms"] == [{"id": "cr-0a1b"}]
+    (bought,) = [
+        one["values"]
+        for one in manifests["NodePool"]["spec"]["template"]["spec"]["requirements"]
+        if one["key"] == "karpenter.sh/capacity-type"
+    ]
+    assert bought == kinds
 
 
 def test_what_does_not_exist_gets_one_line(

@@ -227,6 +227,7 @@ class Account:
         of_kind = {"SPOT": SPOT, "CAPACITY_BLOCK": RESERVED}.get(kind, ON_DEMAND)
         group.requirements = [one for one in group.requirements if one["key"] != CAPACITY_TYPE]
         group.requirements.append(capacity_types(of_kind))
+        _reserve(group, template)
         sizes = given.get("scalingConfig") or {}
         group.most, group.least = sizes.get("maxSize"), int(sizes.get("minSize") or 0)
         group.node_class["role"] = str(given.get("nodeRole", "")).rpartition("/")[2]
@@ -359,18 +360,23 @@ class Account:
             group.requirements.append(capacity_types(RESERVED))
         else:
             group.requirements.append(capacity_types(SPOT if market == "spot" else ON_DEMAND))
-        reservation = template.get("CapacityReservationSpecification") or {}
-        target = (reservation.get("CapacityReservationTarget") or {}).get("CapacityReservationId")
-        if target:
-            group.node_class["capacityReservationSelectorTerms"] = [{"id": target}]
-            for one in group.requirements:
-                if one["key"] == CAPACITY_TYPE and RESERVED not in one["values"]:
-                    one["values"].insert(0, RESERVED)
-        elif reservation:
-            group.differs(
-                "CapacityReservationSpecification",
-                "select reservations by capacityReservationSelectorTerms of the EC2NodeClass.",
-            )
+        _reserve(group, template)
+
+
+def _reserve(group: NodeGroup, template: Mapping[str, Any]) -> None:
+    """Use the capacity reservation of a launch template, before what the group buys."""
+    reservation = template.get("CapacityReservationSpecification") or {}
+    target = (reservation.get("CapacityReservationTarget") or {}).get("CapacityReservationId")
+    if target:
+        group.node_class["capacityReservationSelectorTerms"] = [{"id": target}]
+        for one in group.requirements:
+            if one["key"] == CAPACITY_TYPE and RESERVED not in one["values"]:
+                one["values"].insert(0, RESERVED)
+    elif reservation:
+        group.differs(
+            "CapacityReservationSpecification",
+            "select reservations by capacityReservationSelectorTerms of the EC2NodeClass.",
+        )
 
 
 def _by_name(name: str) -> AmiFamily | None:
