@@ -328,6 +328,29 @@ def test_settings_of_bottlerocket_are_toml() -> None:
     assert (volume["deviceName"], volume["ebs"]["volumeSize"]) == ("/dev/xvdb", "50Gi")
 
 
+@pytest.mark.parametrize(("kind", "booted"), [("gp3", "gp3"), ("io2", "io2"), ("st1", "gp3")])
+def test_both_disks_of_bottlerocket_are_encrypted(kind: str, booted: str) -> None:
+    group = {
+        "amiFamily": "Bottlerocket",
+        "volumeSize": 200,
+        "volumeType": kind,
+        "volumeIOPS": 4000,
+        "volumeEncrypted": True,
+        "volumeKmsKeyID": "arn:aws:kms:x",
+    }
+    data, system = convert(group)[1]["blockDeviceMappings"]
+    assert (data["deviceName"], system["deviceName"]) == ("/dev/xvdb", "/dev/xvda")
+    assert (data["ebs"]["volumeSize"], system["ebs"]["volumeSize"]) == ("200Gi", "4Gi")
+    assert (data["ebs"]["volumeType"], system["ebs"]["volumeType"]) == (kind, booted)
+    for one in (data, system):
+        assert (one["ebs"]["encrypted"], one["ebs"]["kmsKeyID"]) == (True, "arn:aws:kms:x")
+    own = {**group, "additionalVolumes": [{"volumeName": "/dev/xvda", "volumeSize": 9}]}
+    assert [one["ebs"]["volumeSize"] for one in convert(own)[1]["blockDeviceMappings"]] == [
+        "200Gi",
+        "9Gi",
+    ]
+
+
 def test_volumes_kubelet_metadata_and_lifetime() -> None:
     group = {
         "volumeType": "io1",

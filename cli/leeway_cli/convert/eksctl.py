@@ -336,6 +336,8 @@ _RELEASES = (
 _DEFAULT_TYPE = "m5.large"
 _DEFAULT_GIB = 80
 _DATA_DEVICE = {AmiFamily.BOTTLEROCKET: "/dev/xvdb"}
+_OS_DEVICE, _OS_GIB = "/dev/xvda", 4
+"""The device of Bottlerocket's operating system, and the size that its image has."""
 _LEAST_IOPS = {"io1": 100, "io2": 100}
 
 
@@ -684,6 +686,12 @@ class EksctlFile:
                     (*path, "additionalVolumes", index), "expected volumeName, such as /dev/xvdb"
                 )
             found.append(_volume(one, one.volume_name))
+        if (
+            family is AmiFamily.BOTTLEROCKET
+            and given.volume_encrypted
+            and all(one["deviceName"] != _OS_DEVICE for one in found)
+        ):
+            found.append(_os_volume(given))
         return found
 
 
@@ -820,6 +828,15 @@ def _volume(given: _Disk, device: str) -> Document:
         "deviceName": device,
         "ebs": {name: value for name, value in fields.items() if value is not None},
     }
+
+
+def _os_volume(given: _Disk) -> Document:
+    """The volume of Bottlerocket's operating system: eksctl encrypts it as that of the data. Hard
+    disks are too large to boot from."""
+    kind = None if given.volume_type in {"st1", "sc1"} else given.volume_type
+    of_data = {"volume_iops": None, "volume_throughput": None}
+    changes = {"volume_size": _OS_GIB, "volume_type": kind, **of_data}
+    return _volume(given.model_copy(update=changes), _OS_DEVICE)
 
 
 _SIZE = re.compile(r"\s*(\d{1,9}(?:\.\d{1,3})?)\s*([a-z]*)\s*", re.IGNORECASE)
