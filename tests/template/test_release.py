@@ -101,6 +101,13 @@ def test_the_objects_of_a_folder_are_in_one_file(folder: str, tmp_path: Path) ->
     assert joined(tmp_path) == "kind: a\n---\nkind: b\n"
 
 
+def test_terraform_keeps_the_archives_until_the_stack_is_updated() -> None:
+    """CloudFormation rolls back to the old ones if the update fails."""
+    text = (ROOT / "docs" / "install.md").read_text()
+    resource = text.partition('resource "aws_s3_object" "archive" {')[2].partition("\n}\n")[0]
+    assert "lifecycle { create_before_destroy = true }" in resource
+
+
 def test_without_a_build_there_is_no_release(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="run `make build`"):
         bundle(tmp_path / "nothing", tmp_path / "dist")
