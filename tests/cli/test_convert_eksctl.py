@@ -1,7 +1,7 @@
 """`leeway convert -f`: node groups of eksctl as NodePools and EC2NodeClasses."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from leeway.manifests.documents import as_yaml, read_documents
 from leeway.manifests.reading import read_manifests
+from leeway.wiring.clients import background_client, session
 from leeway_cli import main
 from leeway_cli.convert.eksctl import DIFFERENCES, EksctlFile
 from leeway_cli.convert.node_group import Converted, converted, name_of
@@ -161,6 +162,35 @@ def test_a_group_that_cannot_be_converted_does_not_hold_up_the_others(command: A
     assert code == 1
     assert [one["metadata"]["name"] for one in yaml.safe_load_all(out)] == ["b", "b"]
     assert "nodeGroups[0] a is not converted: Leeway launches no nodes on Outposts." in err
+
+
+@pytest.fixture
+def no_credentials(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    session.cache_clear()
+    background_client.cache_clear()
+    yield
+    session.cache_clear()
+    background_client.cache_clear()
+
+
+def test_a_group_without_a_catalog_does_not_hold_up_the_others(
+    command: Any, no_credentials: None
+) -> None:
+    shares = {"instanceTypes": ["m5.large"], "onDemandPercentageAboveBaseCapacity": 0}
+    needs = {"instancesDistribution": {**shares, "onDemandBaseCapacity": 1}}
+    text = config({**needs, "name": "a"}, {"name": "b"})
+    code, out, err = command(text)
+    assert code == 1
+    assert [one["metadata"]["name"] for one in yaml.safe_load_all(out)] == ["b", "b"]
+    (line,) = [one for one in err.splitlines() if "nodeGroups[0] a is not converted" in one]
+    assert "it needs the catalog of instance types" in line
+    assert "set --region, or use the sandbox's catalog with --sandbox" in line
+    code, out, _ = command(text, "--sandbox")
+    assert code == 0
+    assert out.count("kind: NodePool") == 2
 
 
 @pytest.mark.parametrize(
