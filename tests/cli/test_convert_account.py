@@ -12,7 +12,10 @@ from leeway.manifests.reading import read_manifests
 from leeway.selection.offers.allocatable import AmiFamily
 from leeway.wiring import clients
 from leeway_cli import main
+from leeway_cli.convert.account import Account
+from leeway_cli.convert.node_group import converted
 from leeway_cli.convert.user_data import family_of, read_user_data
+from leeway_cli.selection.sources import sandbox_catalog
 
 from tests.sandbox.aws.started import Sandbox
 from tests.template.granted import actions_of
@@ -80,6 +83,22 @@ def managed(aws: Sandbox, cluster: str, **given: Any) -> list[str]:
         **{"instanceTypes": ["c5.large", "c4.large"], **given},
     )
     return names
+
+
+class Described:
+    """AWS's answers for one group and its launch template, with members that moto leaves out."""
+
+    def __init__(self, group: dict[str, Any], template: dict[str, Any]) -> None:
+        self._group, self._template = group, {"InstanceType": "m5.large", **template}
+
+    def __call__(self, service: str) -> "Described":
+        return self
+
+    def describe_auto_scaling_groups(self, **_: Any) -> dict[str, Any]:
+        return {"AutoScalingGroups": [self._group]}
+
+    def describe_launch_template_versions(self, **_: Any) -> dict[str, Any]:
+        return {"LaunchTemplateVersions": [{"LaunchTemplateData": self._template}]}
 
 
 def mixed_group(aws: Sandbox, name: str, template: str, **distribution: Any) -> None:
@@ -244,6 +263,90 @@ def test_the_reservation_of_a_managed_group_is_used(
         if one["key"] == "karpenter.sh/capacity-type"
     ]
     assert bought == kinds
+
+
+@pytest.mark.parametrize(
+    ("counted", "limits", "base"),
+    [("vcpu", {"cpu": "64"}, "16"), ("memory-mib", {"memory": "64Mi"}, None)],
+)
+def test_a_group_that_counts_vcpus_or_memory_is_limited_by_them(
+    counted: str, limits: dict[str, str], base: str | None
+) -> None:
+    described = {
+        "AutoScalingGroupName": "web",
+        "DesiredCapacityType": counted,
+        "MinSize": 8,
+        "MaxSize": 64,
+        "MixedInstancesPolicy": {
+            "LaunchTemplate": {
+                "LaunchTemplateSpecification": {"LaunchTemplateName": "t"},
+                "Overrides": [{"InstanceType": "m5.large"}],
+            },
+            "InstancesDistribution": {
+                "OnDemandBaseCapacity": 16,
+                "OnDemandPercentageAboveBaseCapacity": 0,
+            },
+        },
+    }
+    group = Account(Described(described, {}), "us-east-1", sandbox_catalog).scaling_group("web")
+    assert group.annotations.get("leeway.sh/on-demand-base") == base
+    (one,) = converted([group])
+    assert one.documents[0]["spec"]["limits"] == limits
+    said = " ".join(map(str, one.differences))
+    assert ("minimum of 8 vCPUs" if base else "minimum of 8 MiB") in said
+    assert ("this one is 16 MiB" in said) is (base is None)
+
+
+def test_every_setting_inside_a_launch_template_is_read_or_listed() -> None:
+    template = {
+        "InstanceType": "m5.large",
+        "MetadataOptions": {
+            "State": "applied",
+            "HttpTokens": "required",
+            "HttpProtocolIpv6": "enabled",
+            "InstanceMetadataTags": "enabled",
+        },
+        "InstanceMarketOptions": {"MarketType": "spot", "SpotOptions": {"MaxPrice": "1"}},
+        "NetworkInterfaces": [
+            {"DeviceIndex": 0, "Groups": ["sg-1"], "InterfaceType": "interface"},
+            {"DeviceIndex": 1, "NetworkCardIndex": 1, "InterfaceType": "efa"},
+            {"DeviceIndex": 2, "Ipv6AddressCount": 1},
+        ],
+        "BlockDeviceMappings": [
+            {
+                "DeviceName": "/dev/xvda",
+                "Ebs": {"VolumeSize": 9, "VolumeInitializationRate": 200, "Outpost": "x"},
+            },
+            {"DeviceName": "/dev/xvdb", "VirtualName": "ephemeral0"},
+        ],
+        "TagSpecifications": [
+            {"ResourceType": "volume", "Tags": [{"Key": "backup", "Value": "daily"}]},
+            {"ResourceType": "instance", "Tags": [{"Key": "team", "Value": "a"}]},
+        ],
+    }
+    described = {
+        "AutoScalingGroupName": "web",
+        "MinSize": 0,
+        "MaxSize": 1,
+        "LaunchTemplate": {"LaunchTemplateName": "t"},
+    }
+    client = Described(described, template)
+    group = Account(client, "us-east-1", sandbox_catalog).scaling_group("web")
+    assert group.node_class["metadataOptions"]["httpProtocolIPv6"] == "enabled"
+    assert group.node_class["blockDeviceMappings"][0]["ebs"]["volumeInitializationRate"] == 200
+    assert group.tags == {"team": "a"}
+    places = {one.place.removeprefix("Auto Scaling group web: ") for one in group.differences}
+    assert places == {
+        "MetadataOptions.InstanceMetadataTags",
+        "InstanceMarketOptions.SpotOptions",
+        "NetworkInterfaces[1].InterfaceType",
+        "NetworkInterfaces[2]",
+        "NetworkInterfaces[2].Ipv6AddressCount",
+        "BlockDeviceMappings./dev/xvda.Ebs.Outpost",
+        "BlockDeviceMappings./dev/xvdb",
+        "BlockDeviceMappings./dev/xvdb.VirtualName",
+        "TagSpecifications.volume",
+    }
 
 
 def test_what_does_not_exist_gets_one_line(
