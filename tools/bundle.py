@@ -61,7 +61,8 @@ def bundle(build: Path, out: Path) -> Path:
         name: _archive(build / name, name, folder / "archives") for name in coded_resources(source)
     }
     (folder / "template.yaml").write_text(packaged(source, archives))
-    (folder / "cluster.yaml").write_text(cluster_objects(ROOT))
+    for name, objects in (("cluster.yaml", "rbac"), ("crds.yaml", "crds")):
+        (folder / name).write_text(joined(ROOT / objects))
     _wheel(folder)
     _write_checksums(folder)
     _tar(folder, out / f"{folder.name}.tar")
@@ -99,11 +100,10 @@ def _code_lines(template: str) -> Iterable[tuple[str, re.Match[str] | None]]:
         yield name, _CODE.match(line)
 
 
-def cluster_objects(root: Path) -> str:
-    """Return every object that a cluster gets: CustomResourceDefinitions, roles with their
-    bindings, admission policies."""
-    folders = (root / "crds", root / "rbac")
-    files = [file for folder in folders for file in sorted(folder.glob("*.yaml"))]
+def joined(folder: Path) -> str:
+    """Return the objects of a folder as one text. What every cluster gets is in rbac/. The CRDs are
+    apart: a cluster with Karpenter has some of them, which are Karpenter's."""
+    files = sorted(folder.glob("*.yaml"))
     return "---\n".join(file.read_text().removeprefix("---\n") for file in files)
 
 

@@ -1,7 +1,7 @@
 """`leeway convert -f`: node groups of eksctl as NodePools and EC2NodeClasses."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from leeway.manifests.documents import as_yaml, read_documents
 from leeway.manifests.reading import read_manifests
+from leeway.wiring.clients import background_client, session
 from leeway_cli import main
 from leeway_cli.convert.eksctl import DIFFERENCES, EksctlFile
 from leeway_cli.convert.node_group import Converted, converted, name_of
@@ -91,11 +92,7 @@ def test_a_diversified_spot_group_with_a_soft_taint() -> None:
     assert template["spec"]["expireAfter"] == "Never"
     taint = {"key": "spotInstance", "value": "true", "effect": "PreferNoSchedule"}
     assert template["spec"]["taints"] == [taint]
-    assert template["metadata"]["labels"] == {
-        "alpha.eksctl.io/cluster-name": "prod",
-        "alpha.eksctl.io/nodegroup-name": "ng-spot",
-        "lifecycle": "Ec2Spot",
-    }
+    assert template["metadata"]["labels"] == {"lifecycle": "Ec2Spot"}
     assert node_class["spec"]["amiSelectorTerms"] == [{"alias": "al2023@latest"}]
     (volume,) = node_class["spec"]["blockDeviceMappings"]
     assert volume["deviceName"] == "/dev/xvda"
@@ -165,6 +162,35 @@ def test_a_group_that_cannot_be_converted_does_not_hold_up_the_others(command: A
     assert code == 1
     assert [one["metadata"]["name"] for one in yaml.safe_load_all(out)] == ["b", "b"]
     assert "nodeGroups[0] a is not converted: Leeway launches no nodes on Outposts." in err
+
+
+@pytest.fixture
+def no_credentials(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    session.cache_clear()
+    background_client.cache_clear()
+    yield
+    session.cache_clear()
+    background_client.cache_clear()
+
+
+def test_a_group_without_a_catalog_does_not_hold_up_the_others(
+    command: Any, no_credentials: None
+) -> None:
+    shares = {"instanceTypes": ["m5.large"], "onDemandPercentageAboveBaseCapacity": 0}
+    needs = {"instancesDistribution": {**shares, "onDemandBaseCapacity": 1}}
+    text = config({**needs, "name": "a"}, {"name": "b"})
+    code, out, err = command(text)
+    assert code == 1
+    assert [one["metadata"]["name"] for one in yaml.safe_load_all(out)] == ["b", "b"]
+    (line,) = [one for one in err.splitlines() if "nodeGroups[0] a is not converted" in one]
+    assert "it needs the catalog of instance types" in line
+    assert "set --region, or use the sandbox's catalog with --sandbox" in line
+    code, out, _ = command(text, "--sandbox")
+    assert code == 0
+    assert out.count("kind: NodePool") == 2
 
 
 @pytest.mark.parametrize(
@@ -273,7 +299,7 @@ def test_regular_expressions_of_a_selector_are_evaluated() -> None:
 
 
 def test_user_data_has_the_commands_and_the_node_config_of_the_group() -> None:
-    own = "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec: {}\n"
+    own = "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec: {kubelet: {flags: [--v=2]}}\n"
     group = {"preBootstrapCommands": ["a", "b"], "overrideBootstrapCommand": own}
     _, node_class, _ = convert(group)
     text = node_class["userData"]
@@ -281,6 +307,27 @@ def test_user_data_has_the_commands_and_the_node_config_of_the_group() -> None:
     assert text.count("application/node.eks.aws") == 1
     _, node_class, _ = convert({"preBootstrapCommands": ["a"]})
     assert node_class["userData"] == "#!/bin/bash\na"
+
+
+def test_labels_and_taints_of_an_override_move_to_the_pool() -> None:
+    flags = "[--node-labels=a=b, --register-with-taints, 'x=y:NoSchedule', --v=2]"
+    kubelet = f"{{config: {{maxPods: 30}}, flags: {flags}}}"
+    own = f"apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec: {{kubelet: {kubelet}}}\n"
+    script = (
+        "/etc/eks/bootstrap.sh prod --kubelet-extra-args "
+        "'--node-labels=a=b,c=$C --register-with-taints=x=y:NoSchedule --max-pods=30'"
+    )
+    for group in (
+        {"overrideBootstrapCommand": own},
+        {"amiFamily": "AmazonLinux2", "ami": "ami-1", "overrideBootstrapCommand": script},
+    ):
+        pool, node_class, sentences = convert(group)
+        assert pool["template"]["metadata"]["labels"] == {"a": "b"}
+        taint = {"key": "x", "value": "y", "effect": "NoSchedule"}
+        assert pool["template"]["spec"]["taints"] == [taint]
+        assert node_class["kubelet"]["maxPods"] == 30
+        assert "node-labels" not in node_class.get("userData", "")
+    assert "cannot read --node-labels=c=$C" in " ".join(sentences)
 
 
 def test_a_bootstrap_script_of_al2_has_no_counterpart() -> None:
@@ -309,6 +356,29 @@ def test_settings_of_bottlerocket_are_toml() -> None:
     assert settings_of == {"motd": 'a"\n[b]', "host-containers": {"admin": {"enabled": True}}}
     (volume,) = node_class["blockDeviceMappings"]
     assert (volume["deviceName"], volume["ebs"]["volumeSize"]) == ("/dev/xvdb", "50Gi")
+
+
+@pytest.mark.parametrize(("kind", "booted"), [("gp3", "gp3"), ("io2", "io2"), ("st1", "gp3")])
+def test_both_disks_of_bottlerocket_are_encrypted(kind: str, booted: str) -> None:
+    group = {
+        "amiFamily": "Bottlerocket",
+        "volumeSize": 200,
+        "volumeType": kind,
+        "volumeIOPS": 4000,
+        "volumeEncrypted": True,
+        "volumeKmsKeyID": "arn:aws:kms:x",
+    }
+    data, system = convert(group)[1]["blockDeviceMappings"]
+    assert (data["deviceName"], system["deviceName"]) == ("/dev/xvdb", "/dev/xvda")
+    assert (data["ebs"]["volumeSize"], system["ebs"]["volumeSize"]) == ("200Gi", "4Gi")
+    assert (data["ebs"]["volumeType"], system["ebs"]["volumeType"]) == (kind, booted)
+    for one in (data, system):
+        assert (one["ebs"]["encrypted"], one["ebs"]["kmsKeyID"]) == (True, "arn:aws:kms:x")
+    own = {**group, "additionalVolumes": [{"volumeName": "/dev/xvda", "volumeSize": 9}]}
+    assert [one["ebs"]["volumeSize"] for one in convert(own)[1]["blockDeviceMappings"]] == [
+        "200Gi",
+        "9Gi",
+    ]
 
 
 def test_volumes_kubelet_metadata_and_lifetime() -> None:
@@ -386,6 +456,18 @@ def test_labels_that_a_pool_may_not_set_are_left_out_and_listed() -> None:
     places = " ".join(each.place for each in one.differences)
     assert 'labels["karpenter.sh/nodepool"]' in places
     assert 'labels["kubernetes.io/arch"]' in places
+
+
+def test_labels_by_which_eksctl_drains_a_group_stay_with_the_group() -> None:
+    """`eksctl delete nodegroup` drains every node that has them, until none is left."""
+    own = {"alpha.eksctl.io/mine": "x", "team": "a"}
+    for managed in (False, True):
+        pool, _, sentences = convert({"labels": own}, managed=managed)
+        assert pool["template"]["metadata"]["labels"] == {"team": "a"}
+        (said,) = [one for one in sentences if "alpha.eksctl.io/" in one]
+        for name in ("cluster-name", "mine", "nodegroup-name"):
+            assert f"alpha.eksctl.io/{name}" in said
+        assert "another label" in said
 
 
 def test_groups_of_one_name_get_pools_of_their_own() -> None:

@@ -65,6 +65,14 @@ def test_the_checksums_are_those_of_the_files(release: Path) -> None:
     assert len([name for name in stated if name.endswith(".whl")]) == 1
 
 
+def test_what_every_cluster_gets_has_no_kinds_of_karpenter(release: Path) -> None:
+    """Karpenter brings CRDs of the same names, and two owners would replace each other's."""
+    cluster = (release / "cluster.yaml").read_text()
+    assert "kind: ClusterRole\n" in cluster
+    assert "CustomResourceDefinition" not in cluster
+    assert "name: nodepools.karpenter.sh\n" in (release / "crds.yaml").read_text()
+
+
 def test_no_archive_names_a_folder_of_the_build(build: Path, release: Path) -> None:
     """Bytecode has the path of its source: that of Lambda, for tracebacks."""
     for file in (release / "archives").glob("*.zip"):

@@ -14,7 +14,7 @@ from samtranslator.translator.translator import Translator
 from samtranslator.yaml_helper import yaml_parse
 
 from tests.template.translation import CODE
-from tools.bundle import ROOT, bundle, cluster_objects, coded_resources, packaged
+from tools.bundle import ROOT, bundle, coded_resources, joined, packaged
 
 SOURCE = (ROOT / "template.yaml").read_text()
 PARAMETERS = {"ArtifactBucket": "archives-of-mine", "ArtifactPrefix": "leeway/0.1/"}
@@ -88,15 +88,24 @@ def test_a_wrong_place_is_refused_before_the_deployment(
     assert not [one for one in wrong if pattern.search(one)]
 
 
-def test_the_objects_of_a_cluster_are_in_one_file(tmp_path: Path) -> None:
-    found = [*yaml.safe_load_all(cluster_objects(ROOT))]
-    files = [*sorted((ROOT / "crds").glob("*.yaml")), *sorted((ROOT / "rbac").glob("*.yaml"))]
+@pytest.mark.parametrize("folder", ["rbac", "crds"])
+def test_the_objects_of_a_folder_are_in_one_file(folder: str, tmp_path: Path) -> None:
+    found = [*yaml.safe_load_all(joined(ROOT / folder))]
+    files = sorted((ROOT / folder).glob("*.yaml"))
     assert found == [one for file in files for one in yaml.safe_load_all(file.read_text())]
     assert None not in found
-    for folder, text in (("rbac", "kind: ClusterRole\n"), ("crds", "kind: Definition\n")):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "one.yaml").write_text(text)
-    assert cluster_objects(tmp_path) == "kind: Definition\n---\nkind: ClusterRole\n"
+    of_crds = [one["kind"] == "CustomResourceDefinition" for one in found]
+    assert of_crds == [folder == "crds"] * len(found)
+    for name in ("b", "a"):
+        (tmp_path / f"{name}.yaml").write_text(f"---\nkind: {name}\n")
+    assert joined(tmp_path) == "kind: a\n---\nkind: b\n"
+
+
+def test_terraform_keeps_the_archives_until_the_stack_is_updated() -> None:
+    """CloudFormation rolls back to the old ones if the update fails."""
+    text = (ROOT / "docs" / "install.md").read_text()
+    resource = text.partition('resource "aws_s3_object" "archive" {')[2].partition("\n}\n")[0]
+    assert "lifecycle { create_before_destroy = true }" in resource
 
 
 def test_without_a_build_there_is_no_release(tmp_path: Path) -> None:

@@ -102,6 +102,30 @@ _OF_TEMPLATE = {
     "SecurityGroups": "Leeway selects security groups by id, by name or by tags: set them.",
 }
 
+_OF_DEVICES = {
+    "NoDevice": "a node class cannot leave a mapping of the image out: look at what it adds.",
+    "VirtualName": "a node class has instance store only by spec.instanceStorePolicy.",
+}
+_OF_INTERFACE = {
+    "InterfaceType": (
+        "a node gets EFAs if its pods request vpc.amazonaws.com/efa: add the request to the pods."
+    ),
+    **dict.fromkeys(
+        ("Ipv6AddressCount", "Ipv6Addresses", "Ipv6PrefixCount", "Ipv6Prefixes", "PrimaryIpv6"),
+        "Leeway asks for IPv6 as the cluster's network needs it: nothing is to do for a cluster "
+        "of IPv6.",
+    ),
+    "SubnetId": "select subnets by subnetSelectorTerms of the EC2NodeClass.",
+}
+_OF_METADATA = {
+    "InstanceMetadataTags": (
+        "nodes of pools cannot read their tags from the metadata service: let what needs them call "
+        "ec2:DescribeTags."
+    ),
+}
+_COUNTED = {"vcpu": "cpu", "memory-mib": "memory"}
+"""What a group counts, by its DesiredCapacityType; every other one counts instances."""
+
 _OF_OVERRIDES = {
     "WeightedCapacity": "a pool counts CPU and memory: write limits of cpu, not of nodes.",
     "LaunchTemplateSpecification": (
@@ -180,6 +204,7 @@ class Account:
         every = {t["Key"]: t["Value"] for t in given.get("Tags", ())}
         _read_autoscaler_tags(group, every)
         group.tags |= tags
+        group.counts = _COUNTED.get(given.get("DesiredCapacityType") or "", "nodes")
         self._types(group, template, overrides)
         self._market(group, template, mixed.get("InstancesDistribution"))
         group.most, group.least = int(given["MaxSize"]), int(given["MinSize"])
@@ -227,6 +252,7 @@ class Account:
         of_kind = {"SPOT": SPOT, "CAPACITY_BLOCK": RESERVED}.get(kind, ON_DEMAND)
         group.requirements = [one for one in group.requirements if one["key"] != CAPACITY_TYPE]
         group.requirements.append(capacity_types(of_kind))
+        _reserve(group, template)
         sizes = given.get("scalingConfig") or {}
         group.most, group.least = sizes.get("maxSize"), int(sizes.get("minSize") or 0)
         group.node_class["role"] = str(given.get("nodeRole", "")).rpartition("/")[2]
@@ -287,6 +313,8 @@ class Account:
                 f"it is left out, because {read.problem}: write what nodes still need as "
                 "spec.userData of the EC2NodeClass.",
             )
+        if read.advice:
+            group.differs("UserData", read.advice)
         if group.family is AmiFamily.CUSTOM:
             group.differs(
                 "ImageId",
@@ -299,6 +327,7 @@ class Account:
         for specification in template.get("TagSpecifications") or ():
             if specification.get("ResourceType") == "instance":
                 group.tags |= {one["Key"]: one["Value"] for one in specification.get("Tags", ())}
+        _list_inside(group, template)
         _list_others(group, template, _TEMPLATE_READ, _OF_TEMPLATE)
         return group
 
@@ -328,6 +357,8 @@ class Account:
         for name, sentence in _OF_OVERRIDES.items():
             if any(name in one and str(one[name]) != "1" for one in given):
                 group.differs(f"Overrides.{name}", sentence)
+        others = {k: v for one in given for k, v in one.items() if k not in _OF_OVERRIDES}
+        _list_others(group, others, "InstanceType InstanceRequirements", {}, "Overrides.")
         if listed or template.get("InstanceType"):
             group.types = listed or [str(template["InstanceType"])]
             group.requirements = [one for one in group.requirements if one["key"] != ARCH]
@@ -357,18 +388,23 @@ class Account:
             group.requirements.append(capacity_types(RESERVED))
         else:
             group.requirements.append(capacity_types(SPOT if market == "spot" else ON_DEMAND))
-        reservation = template.get("CapacityReservationSpecification") or {}
-        target = (reservation.get("CapacityReservationTarget") or {}).get("CapacityReservationId")
-        if target:
-            group.node_class["capacityReservationSelectorTerms"] = [{"id": target}]
-            for one in group.requirements:
-                if one["key"] == CAPACITY_TYPE and RESERVED not in one["values"]:
-                    one["values"].insert(0, RESERVED)
-        elif reservation:
-            group.differs(
-                "CapacityReservationSpecification",
-                "select reservations by capacityReservationSelectorTerms of the EC2NodeClass.",
-            )
+        _reserve(group, template)
+
+
+def _reserve(group: NodeGroup, template: Mapping[str, Any]) -> None:
+    """Use the capacity reservation of a launch template, before what the group buys."""
+    reservation = template.get("CapacityReservationSpecification") or {}
+    target = (reservation.get("CapacityReservationTarget") or {}).get("CapacityReservationId")
+    if target:
+        group.node_class["capacityReservationSelectorTerms"] = [{"id": target}]
+        for one in group.requirements:
+            if one["key"] == CAPACITY_TYPE and RESERVED not in one["values"]:
+                one["values"].insert(0, RESERVED)
+    elif reservation:
+        group.differs(
+            "CapacityReservationSpecification",
+            "select reservations by capacityReservationSelectorTerms of the EC2NodeClass.",
+        )
 
 
 def _by_name(name: str) -> AmiFamily | None:
@@ -412,13 +448,46 @@ def _list_others(
     given: Mapping[str, Any],
     read: str,
     sentences: Mapping[str, str],
+    place: str = "",
 ) -> None:
+    """List the settings that are not read; `place` has the names around them, each with a dot."""
     known = {*read.split(), "ResponseMetadata"}
     for name, value in given.items():
         if name in sentences and value:
-            group.differs(name, sentences[name])
+            group.differs(f"{place}{name}", sentences[name])
         elif name not in known and value:
-            group.differs(name, "Leeway has no counterpart for this setting.")
+            group.differs(f"{place}{name}", "Leeway has no counterpart for this setting.")
+
+
+def _list_inside(group: NodeGroup, template: Mapping[str, Any]) -> None:
+    """List what the parts of a launch template have beyond what is read."""
+    options = template.get("MetadataOptions") or {}
+    options = {name: value for name, value in options.items() if value != "disabled"}
+    read = "HttpEndpoint HttpProtocolIpv6 HttpPutResponseHopLimit HttpTokens State"
+    _list_others(group, options, read, _OF_METADATA, "MetadataOptions.")
+    market = template.get("InstanceMarketOptions") or {}
+    _list_others(group, market, "MarketType", {}, "InstanceMarketOptions.")
+    for index, one in enumerate(template.get("NetworkInterfaces") or ()):
+        place = f"NetworkInterfaces[{index}]"
+        kind = one.get("InterfaceType") or "interface"
+        given = {name: value for name, value in one.items() if value != "interface"}
+        read = "AssociatePublicIpAddress DeleteOnTermination DeviceIndex Groups NetworkCardIndex"
+        _list_others(group, given, read, _OF_INTERFACE, f"{place}.")
+        if index and kind == "interface":
+            group.differs(place, "Leeway attaches one network interface, as the first one is.")
+    for one in template.get("BlockDeviceMappings") or ():
+        place = f"BlockDeviceMappings.{one.get('DeviceName')}."
+        _list_others(group, one, "DeviceName Ebs", _OF_DEVICES, place)
+        _list_others(group, one.get("Ebs") or {}, " ".join(_EBS.values()), {}, f"{place}Ebs.")
+    for one in template.get("TagSpecifications") or ():
+        tags = {tag["Key"]: tag["Value"] for tag in one.get("Tags", ())}
+        others = [key for key, value in tags.items() if group.tags.get(key) != value]
+        if others:
+            group.differs(
+                f"TagSpecifications.{one.get('ResourceType')}",
+                "a node class has one set of tags, for instances and their volumes: add "
+                f"{', '.join(others)} to spec.tags if the instances may have them too.",
+            )
 
 
 def _distribution_notes(group: NodeGroup, distribution: Mapping[str, Any]) -> None:
@@ -470,12 +539,27 @@ def _options(template: Mapping[str, Any]) -> Document:
         "httpTokens": given.get("HttpTokens"),
         "httpPutResponseHopLimit": given.get("HttpPutResponseHopLimit"),
         "httpEndpoint": given.get("HttpEndpoint"),
+        "httpProtocolIPv6": given.get("HttpProtocolIpv6"),
     }
     kept = {name: value for name, value in options.items() if value is not None}
     found: Document = {"metadataOptions": kept} if kept else {}
     if (template.get("Monitoring") or {}).get("Enabled"):
         found["detailedMonitoring"] = True
     return found
+
+
+_EBS = {
+    "volumeSize": "VolumeSize",
+    "volumeType": "VolumeType",
+    "iops": "Iops",
+    "throughput": "Throughput",
+    "encrypted": "Encrypted",
+    "kmsKeyID": "KmsKeyId",
+    "snapshotID": "SnapshotId",
+    "deleteOnTermination": "DeleteOnTermination",
+    "volumeInitializationRate": "VolumeInitializationRate",
+}
+"""The fields of a volume, and those of a launch template that they are read from."""
 
 
 def _devices(group: NodeGroup, template: Mapping[str, Any]) -> list[Document]:
@@ -490,17 +574,9 @@ def _devices(group: NodeGroup, template: Mapping[str, Any]) -> list[Document]:
                 "size of the image applies.",
             )
             continue
-        fields = {
-            "volumeSize": f"{size}Gi" if size else None,
-            "volumeType": ebs.get("VolumeType"),
-            "iops": ebs.get("Iops"),
-            "throughput": ebs.get("Throughput"),
-            "encrypted": ebs.get("Encrypted"),
-            "kmsKeyID": ebs.get("KmsKeyId"),
-            "snapshotID": ebs.get("SnapshotId"),
-            "deleteOnTermination": ebs.get("DeleteOnTermination"),
-        }
-        kept = {name: value for name, value in fields.items() if value is not None}
+        kept = {name: ebs[key] for name, key in _EBS.items() if ebs.get(key) is not None}
+        if size:
+            kept["volumeSize"] = f"{size}Gi"
         found.append({"deviceName": one.get("DeviceName"), "ebs": kept})
     return found
 

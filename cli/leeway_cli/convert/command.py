@@ -22,6 +22,8 @@ from leeway_cli.selection.sources import RegionOption, SandboxOption, find_catal
 from leeway_cli.stack import DEFAULT_STACK, StackOption
 
 if TYPE_CHECKING:
+    from leeway.selection.offers.catalog import Catalog
+
     from leeway_cli.convert.node_group import Converted, NodeGroup, OpenCatalog
 
 
@@ -107,9 +109,23 @@ def _of_files(
 
 
 def _opener(region: str | None, stack: str, sandbox: bool) -> "OpenCatalog":
+    """Open the catalog once. A group that needs it is not converted without; the others are."""
     from functools import cache
 
-    return cache(lambda: find_catalog(region, stack, sandbox=sandbox))
+    from leeway_cli.convert.node_group import NotConvertible
+    from leeway_cli.errors import as_clause
+
+    @cache
+    def opened() -> "Catalog":
+        try:
+            return find_catalog(region, stack, sandbox=sandbox)
+        except CannotBeDoneError as error:
+            raise NotConvertible(
+                f"it needs the catalog of instance types: {as_clause(error)} (set --region, or "
+                "use the sandbox's catalog with --sandbox)"
+            ) from error
+
+    return opened
 
 
 def _of_account(

@@ -40,6 +40,7 @@ from leeway_cli.convert.node_group import (
     family_of_alias,
     required,
 )
+from leeway_cli.convert.user_data import Read, read_text
 from leeway_cli.errors import BadInputError, as_clause
 
 if TYPE_CHECKING:
@@ -335,6 +336,8 @@ _RELEASES = (
 _DEFAULT_TYPE = "m5.large"
 _DEFAULT_GIB = 80
 _DATA_DEVICE = {AmiFamily.BOTTLEROCKET: "/dev/xvdb"}
+_OS_DEVICE, _OS_GIB = "/dev/xvda", 4
+"""The device of Bottlerocket's operating system, and the size that its image has."""
 _LEAST_IOPS = {"io1": 100, "io2": 100}
 
 
@@ -436,7 +439,7 @@ class EksctlFile:
                 "",
                 "EKS labels its own nodes with eks.amazonaws.com/nodegroup and "
                 "eks.amazonaws.com/capacityType: select nodes of the pool by "
-                "alpha.eksctl.io/nodegroup-name and karpenter.sh/capacity-type.",
+                "karpenter.sh/nodepool and karpenter.sh/capacity-type.",
             )
         return group
 
@@ -634,8 +637,12 @@ class EksctlFile:
         override = given.override_bootstrap_command
         if override is not None and group.family is AmiFamily.AL2023:
             self._check_node_config(override, (*path, "overrideBootstrapCommand"))
-            parts.append(Part(NODE_CONFIG, override))
+            read = read_text(archive([Part(NODE_CONFIG, override)]), group.family)
+            _add(group, read)
+            if read.kept:
+                parts.append(Part(NODE_CONFIG, read.kept))
         elif override is not None:
+            _add(group, read_text(override, group.family))
             group.differs(
                 "overrideBootstrapCommand",
                 f"Leeway calls the bootstrap script of {group.family} itself, and the helper files "
@@ -679,6 +686,12 @@ class EksctlFile:
                     (*path, "additionalVolumes", index), "expected volumeName, such as /dev/xvdb"
                 )
             found.append(_volume(one, one.volume_name))
+        if (
+            family is AmiFamily.BOTTLEROCKET
+            and given.volume_encrypted
+            and all(one["deviceName"] != _OS_DEVICE for one in found)
+        ):
+            found.append(_os_volume(given))
         return found
 
 
@@ -724,6 +737,15 @@ def _says_something(value: object) -> bool:
 def _names(model: type[BaseModel]) -> Sequence[str]:
     known = [info.alias or name for name, info in model.model_fields.items()]
     return [*known, *(name for name in DIFFERENCES if "." not in name)]
+
+
+def _add(group: NodeGroup, read: Read) -> None:
+    """Add what overrideBootstrapCommand says of the nodes. It has the last word, as in eksctl."""
+    group.labels |= read.labels
+    group.kubelet |= read.kubelet
+    group.taints += [one for one in read.taints if one not in group.taints]
+    if read.advice:
+        group.differs("overrideBootstrapCommand", read.advice)
 
 
 def _size(group: NodeGroup, given: _Group) -> None:
@@ -806,6 +828,15 @@ def _volume(given: _Disk, device: str) -> Document:
         "deviceName": device,
         "ebs": {name: value for name, value in fields.items() if value is not None},
     }
+
+
+def _os_volume(given: _Disk) -> Document:
+    """The volume of Bottlerocket's operating system: eksctl encrypts it as that of the data. Hard
+    disks are too large to boot from."""
+    kind = None if given.volume_type in {"st1", "sc1"} else given.volume_type
+    of_data = {"volume_iops": None, "volume_throughput": None}
+    changes = {"volume_size": _OS_GIB, "volume_type": kind, **of_data}
+    return _volume(given.model_copy(update=changes), _OS_DEVICE)
 
 
 _SIZE = re.compile(r"\s*(\d{1,9}(?:\.\d{1,3})?)\s*([a-z]*)\s*", re.IGNORECASE)

@@ -64,7 +64,8 @@ def required(key: str, operator: str, *values: str) -> Document:
 class NodeGroup:
     """A node group as its source describes it. `place` names it there, and `differences` is filled
     by whoever reads it. `node_class` has fields of an EC2NodeClass, `requirements` those of a
-    NodePool. `most` is the maximum size."""
+    NodePool. `most` and `least` are the sizes, in what `counts` says: `nodes`, `cpu` (vCPUs) or
+    `memory` (MiB)."""
 
     name: str
     place: str
@@ -80,6 +81,7 @@ class NodeGroup:
     node_class: Document = field(default_factory=dict)
     most: int | None = None
     least: int = 0
+    counts: str = "nodes"
     lifetime: int | None = None
     differences: list[Difference] = field(default_factory=list)
 
@@ -88,8 +90,8 @@ class NodeGroup:
         self.differences.append(Difference(f"{self.place}{where and f': {where}'}", sentence))
 
     def buys(self, base: int, percentage: int, catalog: OpenCatalog, where: str) -> None:
-        """Buy Spot and on-demand capacity as a group with OnDemandBaseCapacity (in instances) and
-        OnDemandPercentageAboveBaseCapacity does."""
+        """Buy Spot and on-demand capacity as a group with OnDemandBaseCapacity (in what it counts)
+        and OnDemandPercentageAboveBaseCapacity does."""
         if percentage == 100:
             self.requirements.append(required(CAPACITY_TYPE, "In", ON_DEMAND))
         elif percentage == 0 and base == 0:
@@ -97,7 +99,15 @@ class NodeGroup:
         else:
             self.requirements.append(required(CAPACITY_TYPE, "In", SPOT, ON_DEMAND))
             self.annotations[ON_DEMAND_PERCENTAGE] = str(percentage)
-            if base:
+            if base and self.counts == "memory":
+                self.differs(
+                    where,
+                    f"a pool counts its on-demand base in vCPUs, and this one is {base} MiB: write "
+                    f"the annotation {ON_DEMAND_BASE}.",
+                )
+            elif base and self.counts == "cpu":
+                self.annotations[ON_DEMAND_BASE] = str(base)
+            elif base:
                 vcpus = base * self._vcpus(catalog())
                 self.annotations[ON_DEMAND_BASE] = str(vcpus)
                 self.differs(
@@ -157,11 +167,12 @@ def converted(groups: Iterable[NodeGroup]) -> Iterator[Converted]:
         _leave_out_labels(group)
         _leave_out_tags(group)
         if group.least:
+            unit = {"cpu": " vCPUs", "memory": " MiB"}.get(group.counts, "")
             group.differs(
                 "",
                 f"a pool has no minimum: it launches nodes for pods. For the minimum of "
-                f"{group.least}, use a Headroom, or set spec.replicas of NodePool {name} for a "
-                "fixed number.",
+                f"{group.least}{unit}, use a Headroom, or set spec.replicas of NodePool {name} for "
+                "a fixed number of nodes.",
             )
         documents = (_node_pool(name, group), _node_class(name, group))
         for sentence in _checked(documents, group):
@@ -197,8 +208,22 @@ def _free(name: str, taken: set[str]) -> str:
 _KEY: TypeAdapter[str] = TypeAdapter(PoolLabelKey)
 
 
+_OF_EKSCTL = "alpha.eksctl.io/"
+"""The beginning of the labels by which eksctl finds the nodes of its groups."""
+
+
 def _leave_out_labels(group: NodeGroup) -> None:
-    """Leave out labels that a pool may not set; a pool may set every label of one's own domain."""
+    """Leave out labels that a pool may not set; a pool may set every label of one's own domain.
+    Those of eksctl stay with its nodes: `eksctl delete nodegroup` drains every node that has them,
+    again and again."""
+    if of_eksctl := sorted(key for key in group.labels if key.startswith(_OF_EKSCTL)):
+        group.differs(
+            "labels",
+            f"the pool does not set {', '.join(of_eksctl)}, because eksctl drains every node with "
+            "its labels when it deletes the group: give pods that select them another label, such "
+            "as karpenter.sh/nodepool.",
+        )
+    group.labels = {k: v for k, v in group.labels.items() if k not in of_eksctl}
     for key in list(group.labels):
         try:
             _KEY.validate_python(key)
@@ -252,14 +277,13 @@ def _node_pool(name: str, group: NodeGroup) -> Document:
             }
         ),
     }
-    most = group.most
+    unit = "Mi" if group.counts == "memory" else ""
+    limits = {} if group.most is None else {group.counts: f"{group.most}{unit}"}
     return {
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodePool",
         "metadata": _set({"name": name, "annotations": group.annotations}),
-        "spec": _set(
-            {"template": _set(template), "limits": {} if most is None else {"nodes": str(most)}}
-        ),
+        "spec": _set({"template": _set(template), "limits": limits}),
     }
 
 

@@ -8,7 +8,7 @@ import re
 import tomllib
 from base64 import b64decode
 from binascii import Error as NotBase64
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ import tomli_w
 from leeway.bootstrap.amazon_linux import NODE_CONFIG_TYPE, archive, node_configs, users_parts
 from leeway.bootstrap.node import UserDataError
 from leeway.manifests.documents import as_yaml
+from leeway.printable import printable
 from leeway.selection.offers.allocatable import AmiFamily
 
 type Document = dict[str, Any]
@@ -24,13 +25,24 @@ type Document = dict[str, Any]
 @dataclass(slots=True)
 class Read:
     """What user data says. `kept` is the user data without it; `problem` says why it could not be
-    read, empty if it could."""
+    read, empty if it could. `unread` has the entries of flags that could not be read."""
 
     labels: dict[str, str] = field(default_factory=dict)
     taints: list[Document] = field(default_factory=list)
     kubelet: Document = field(default_factory=dict)
     kept: str = ""
     problem: str = ""
+    unread: list[str] = field(default_factory=list)
+
+    @property
+    def advice(self) -> str:
+        """What to do about the entries that could not be read; empty if there are none."""
+        if not self.unread:
+            return ""
+        return (
+            f"Leeway cannot read {printable(', '.join(self.unread))}: write labels and taints into "
+            "the NodePool, and settings of the kubelet as spec.kubelet of the EC2NodeClass."
+        )
 
 
 def family_of(encoded: str) -> AmiFamily | None:
@@ -48,8 +60,11 @@ def family_of(encoded: str) -> AmiFamily | None:
 def read_user_data(encoded: str, family: AmiFamily) -> Read:
     """Read user data in base64."""
     text = _decoded(encoded)
-    if text is None:
-        return Read(problem="it is not text")
+    return Read(problem="it is not text") if text is None else read_text(text, family)
+
+
+def read_text(text: str, family: AmiFamily) -> Read:
+    """Read user data."""
     try:
         match family:
             case AmiFamily.CUSTOM:
@@ -60,7 +75,7 @@ def read_user_data(encoded: str, family: AmiFamily) -> Read:
                 return _al2023(text)
             case AmiFamily.AL2:
                 found = Read(problem="Leeway calls the bootstrap script itself" if text else "")
-                _read_flags(text.replace("\\\n", " "), found)
+                _move_flags(_flags_of_script(text), found)
                 return found
             case _:
                 return Read(problem="Leeway calls the bootstrap script itself" if text else "")
@@ -100,36 +115,85 @@ def _read_node_config(config: Mapping[str, Any], found: Read) -> Document | None
                 {k: str(v) for k, v in taint.items() if k in {"key", "value", "effect"} and v}
             )
     flags = [str(flag) for flag in _listed(kubelet.get("flags"))]
-    for flag in flags:
-        _read_flags(flag, found)
-    others = [flag for flag in flags if not flag.startswith(_MOVED)]
-    spec["kubelet"] = {"flags": others} if others else {}
+    stay = _move_flags(flags, found)
+    rest = {k: v for k, v in kubelet.items() if k not in {"config", "flags"}}
+    spec["kubelet"] = rest | ({"flags": stay} if stay else {})
     left = {name: value for name, value in spec.items() if value}
     return {**config, "spec": left} if left else None
 
 
 _MOVED = ("--node-labels", "--register-with-taints", "--max-pods")
-_LABELS = re.compile(r"--node-labels[= ]([^\s'\"]+)")
-_TAINTS = re.compile(r"--register-with-taints[= ]([^\s'\"]+)")
-_MAX_PODS = re.compile(r"--max-pods[= ](\d{1,6})")
+_WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*")+""")
+_QUOTED = re.compile(r"""'([^']*)'|"([^"]*)\"""")
+_ARGUMENT = re.compile(r"-*[A-Za-z_][\w-]*=(?=--)", re.ASCII)
+_ENTRIES = {
+    "--node-labels": re.compile(r"[\w./-]+=[\w.-]*", re.ASCII),
+    "--register-with-taints": re.compile(
+        r"[\w./-]+(=[\w.-]*)?:(NoSchedule|PreferNoSchedule|NoExecute)", re.ASCII
+    ),
+    "--max-pods": re.compile(r"\d{1,6}", re.ASCII),
+}
 
 
-def _read_flags(text: str, found: Read) -> None:
-    """Read the kubelet's flags for labels, taints and the number of pods."""
-    for match in _LABELS.finditer(text):
-        pairs = (one.partition("=") for one in match[1].split(",") if _is_plain(one))
-        found.labels |= {key: value for key, _, value in pairs}
-    for match in _TAINTS.finditer(text):
-        for one in match[1].split(","):
-            if _is_plain(one):
-                found.taints.append(taint_of(one))
-    for match in _MAX_PODS.finditer(text):
-        found.kubelet["maxPods"] = int(match[1])
+def _flags_of_script(text: str) -> list[str]:
+    """The flags in the arguments of AL2's bootstrap script, such as `--kubelet-extra-args`."""
+    found = []
+    for line in text.replace("\\\n", " ").split("\n"):
+        if any(name in line for name in _MOVED) and not line.lstrip().startswith("#"):
+            found += [_ARGUMENT.sub("", _unquoted(word)) for word in _words(line)]
+    return found
 
 
-def _is_plain(text: str) -> bool:
-    """Whether a shell reads the text as it is written."""
-    return bool(text) and "$" not in text and "`" not in text
+def _words(text: str) -> list[str]:
+    """Split text at the spaces outside quotes, which stay. Text whose quotes do not match is one
+    word."""
+    return [text] if _WORD.sub("", text).strip() else _WORD.findall(text)
+
+
+def _unquoted(word: str) -> str:
+    return _QUOTED.sub(lambda found: found[1] or found[2] or "", word)
+
+
+def _move_flags(flags: Iterable[str], found: Read) -> list[str]:
+    """Move the labels, the taints and the number of pods out of the kubelet's flags. Returns the
+    flags that stay: a flag with an entry that cannot be read does.
+
+    A flag may have its value in the next one, and several flags may be in one text: the unit of the
+    kubelet splits them at spaces and reads their quotes.
+    """
+    stay = []
+    words = iter([word for flag in flags for word in _words(flag)])
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name in _MOVED:
+            text = _unquoted(value if equals else next(words, ""))
+            unread = _move(name, text, found)
+            if unread:
+                stay.append(f"{name}={text}")
+                found.unread += [f"{name}={one}" for one in unread]
+        else:
+            stay.append(word)
+            if any(one in word for one in _MOVED):
+                found.unread.append(word)
+    return stay
+
+
+def _move(name: str, text: str, found: Read) -> list[str]:
+    """Move the entries of a flag. Returns those that cannot be read, as a shell would replace them,
+    or the kubelet refuses them."""
+    unread = []
+    for one in filter(None, text.split(",")):
+        if not _ENTRIES[name].fullmatch(one):
+            unread.append(one)
+        elif name == "--node-labels":
+            key, _, value = one.partition("=")
+            found.labels[key] = value
+        elif name == "--register-with-taints":
+            if (taint := taint_of(one)) not in found.taints:
+                found.taints.append(taint)
+        else:
+            found.kubelet["maxPods"] = int(one)
+    return unread
 
 
 def taint_of(text: str) -> Document:
