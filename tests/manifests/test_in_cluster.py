@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -269,6 +269,11 @@ def test_of_two_copies_at_a_time_the_earlier_one_does_not_overwrite(world: World
         (timedelta(seconds=60), 15, ""),
         (timedelta(seconds=-30), 15, "KarpenterIsRunning"),
         (timedelta(seconds=100), 137, "KarpenterIsRunning"),
+        # Released by a leader that stops, and forged.
+        (timedelta(seconds=1), 1, "KarpenterIsRunning"),
+        (timedelta(seconds=301), 80_000, ""),
+        (timedelta(days=-365 * 73), 15, ""),
+        (timedelta(days=-365 * 73), 80_000, ""),
     ],
 )
 def test_nothing_is_launched_from_the_pools_of_a_karpenter_that_runs(
@@ -279,6 +284,12 @@ def test_nothing_is_launched_from_the_pools_of_a_karpenter_that_runs(
     assert world.blocked() == code
     world.table.put(HOME, ManifestHome(CLUSTER, 2, Home.TABLE))
     assert world.blocked() == "", "the manifests of the table are Leeway's own"
+
+
+def test_a_lease_of_the_last_year_that_there_is_blocks_nothing(world: World) -> None:
+    last = datetime.max.replace(tzinfo=timezone(-timedelta(hours=5)))
+    world.api.leases = [Lease("kube-system", last, timedelta.max)]
+    assert world.blocked() == ""
 
 
 def test_a_copy_of_another_version_is_written_with_its_own(world: World) -> None:

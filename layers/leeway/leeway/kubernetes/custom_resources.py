@@ -21,7 +21,6 @@ _OBJECTS = Decoder(ObjectList[dict[str, Any]])
 
 
 class _Spec(Struct):
-    holder: str = field(name="holderIdentity", default="")
     renewed: datetime | None = field(name="renewTime", default=None)
     seconds: int = field(name="leaseDurationSeconds", default=15)
 
@@ -55,12 +54,13 @@ class HttpClusterApi:
         return [{**one, **about} for one in found]
 
     def karpenter_leases(self) -> tuple[Lease, ...]:
-        """Read the Leases with which Karpenter elects its leader, if somebody holds them."""
+        """Read the Leases with which Karpenter elects its leader. One without a holder counts,
+        too: a leader that stops gives its Lease back, and may still buy."""
         found = ((namespace, self._lease(namespace)) for namespace in NAMESPACES)
         return tuple(
-            Lease(namespace, spec.renewed.astimezone(UTC), timedelta(seconds=spec.seconds))
+            Lease(namespace, _in_zone(spec.renewed), _lasts(spec.seconds))
             for namespace, spec in found
-            if spec is not None and spec.holder and spec.renewed is not None
+            if spec is not None and spec.renewed is not None
         )
 
     def _lease(self, namespace: str) -> _Spec | None:
@@ -77,3 +77,13 @@ class HttpClusterApi:
             if error.response.status_code == 404:
                 return None
             raise ClusterRefused(f"{path}: {error}"[:300]) from error
+
+
+def _in_zone(time: datetime) -> datetime:
+    """Not as UTC: the last hours of the year 9999 may have no time there."""
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def _lasts(seconds: int) -> timedelta:
+    """Limited to a day: a time span has a largest value."""
+    return timedelta(seconds=min(max(seconds, 0), 86_400))

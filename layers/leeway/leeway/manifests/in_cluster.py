@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from typing import Any, Protocol
@@ -78,7 +78,7 @@ def home_of(table: Table, cluster: str) -> ManifestHome:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A Lease that somebody holds, and when it was renewed last."""
+    """A Lease, and when it was renewed last. Who releases it renews it once more."""
 
     namespace: str
     renewed_at: datetime
@@ -107,14 +107,18 @@ class ClusterApi(Protocol):
 
 ALIVE_FOR = timedelta(seconds=60)
 """How long after its last renewal a Lease counts as renewed, beside the time that it says itself:
-clocks differ, and a leader that is late may still buy."""
+clocks differ, a leader that is late may still buy, and so may one that has released its Lease."""
+
+LONGEST_LEASE = timedelta(minutes=5)
+"""What a Lease says of its own time counts up to this: a forged one does not block for ever."""
 
 
 def running_karpenter(cluster: str, leases: Sequence[Lease], now: datetime) -> Reason | None:
     """Return that Karpenter is alive, None if no Lease of it is renewed."""
     for one in leases:
-        if now < one.renewed_at + max(ALIVE_FOR, one.lasts):
-            at = f"{one.renewed_at:%H:%M:%S} UTC"
+        # A time far in the future is forged, and a sum with it may be out of range.
+        if abs(now - one.renewed_at) < max(ALIVE_FOR, min(one.lasts, LONGEST_LEASE)):
+            at = f"{one.renewed_at.astimezone(UTC):%H:%M:%S} UTC"
             return KARPENTER_IS_RUNNING(cluster=cluster, namespace=one.namespace, at=at)
     return None
 
