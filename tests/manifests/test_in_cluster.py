@@ -1,7 +1,8 @@
 """Manifests that users keep in the API server: what is copied, kept, removed, and held."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -45,8 +46,11 @@ class Api:
         self.version = "v1"
         self.leases: list[Lease] = []
         self.broken = ""
+        self.meanwhile: Callable[[], None] = lambda: None
 
     def objects(self, kind: Kind) -> Sequence[Mapping[str, Any]] | None:
+        meanwhile, self.meanwhile = self.meanwhile, lambda: None
+        meanwhile()
         if kind.name == self.broken:
             raise ClusterUnavailable("429: too many requests")
         served = kind.api_version.endswith(f"/{self.version}") and kind.name in self.kinds
@@ -284,6 +288,39 @@ def test_nothing_is_launched_from_the_pools_of_a_karpenter_that_runs(
     assert world.blocked() == code
     world.table.put(HOME, ManifestHome(CLUSTER, 2, Home.TABLE))
     assert world.blocked() == "", "the manifests of the table are Leeway's own"
+
+
+def test_copies_of_karpenters_pools_are_karpenters_also_after_a_change_of_the_home(
+    world: World,
+) -> None:
+    world.copy()
+    world.api.leases = [Lease("kube-system", world.clock.now(), timedelta(seconds=15))]
+    world.table.put(HOME, ManifestHome(CLUSTER, 2, Home.TABLE))
+    assert world.blocked() == "KarpenterIsRunning"
+    world.table.delete(HOME, cluster=CLUSTER)
+    assert world.blocked() == "KarpenterIsRunning"
+    (pool,) = world.stored.of(CLUSTER, KIND_OF_POOLS)
+    applied = replace(pool, version=pool.version + 1, in_cluster=False)
+    world.stored.write(CLUSTER, applied, pool.version)
+    assert world.blocked() == "", "a person has applied it to the table"
+
+
+@pytest.mark.parametrize("pools", [[], [POOL]])
+def test_a_copy_that_has_read_the_old_home_writes_nothing(world: World, pools: list[Any]) -> None:
+    world.copy()
+    before = world.stored.of(CLUSTER)
+    world.api.kinds["NodePool"] = pools
+    world.api.kinds["EC2NodeClass"] = [CLASS, named(CLASS, "new")]
+
+    def change() -> None:
+        world.table.put(
+            HOME, ManifestHome(CLUSTER, home_of(world.table, CLUSTER).version + 1, Home.TABLE)
+        )
+
+    world.api.meanwhile = change
+    assert world.copy() == []
+    assert world.stored.of(CLUSTER) == before
+    assert home_of(world.table, CLUSTER).home is Home.TABLE
 
 
 def test_a_lease_of_the_last_year_that_there_is_blocks_nothing(world: World) -> None:

@@ -279,8 +279,13 @@ def launch_block(
         CloudUnavailable, CloudRefused, ClusterUnavailable, ClusterRefused: it is not known.
     """
     home = home_of(table, cluster)
-    if home.home is Home.TABLE or home.held is not None:
+    if home.held is not None:
         return home.held
+    # Copies stay in the table when a person changes the home, and they are Karpenter's pools.
+    if home.home is Home.TABLE and not any(
+        one.in_cluster for one in StoredManifests(table).of(cluster, POOL)
+    ):
+        return None
     return running_karpenter(cluster, open_cluster(cluster).karpenter_leases(), now)
 
 
@@ -312,14 +317,24 @@ class ManifestCopies:
         api = self._open_cluster(cluster)
         listed = {resource: _list(api, resource) for resource in READ}
         planned = plan_copy(cluster, stored, listed, self._clock.now())
-        if home.held != planned.held:
-            changed = replace(home, version=home.version + 1, held=planned.held)
-            self._unless_changed(partial(self._table.put, HOME, changed))
+        if not self._still_at(replace(home, held=planned.held), home):
+            return ()
         for written, replaces in planned.writes:
             self._unless_changed(partial(self._stored.write, cluster, written, replaces))
         for gone in planned.removals:
             self._unless_changed(partial(self._stored.delete_manifest, cluster, gone))
         return (*planned.problems, *([planned.held] if planned.held else []))
+
+    def _still_at(self, new: ManifestHome, home: ManifestHome) -> bool:
+        """Whether the home is still what was read, and write what changes. If a person has changed
+        it since, or another copy, nothing may be written any more."""
+        if new == home:
+            return home_of(self._table, home.cluster) == home
+        try:
+            self._table.put(HOME, replace(new, version=home.version + 1))
+        except RecordChanged:
+            return False
+        return True
 
     @staticmethod
     def _unless_changed(write: Callable[[], None]) -> None:
