@@ -21,6 +21,7 @@ from leeway.manifests.in_cluster import (
     plan_copy,
 )
 from leeway.manifests.reading import Kind
+from leeway.ports.aws import CloudRefused
 from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.table import RecordChanged
 
@@ -252,6 +253,26 @@ def test_who_may_write_in_a_namespace_does_not_fill_the_table(world: World) -> N
     assert world.copy() == ["ManifestInvalid"]
     homes = [one.namespace for one in world.stored.of(CLUSTER)]
     assert (homes.count("tenant"), homes.count("web")) == (100, 2)
+
+
+def test_an_object_that_is_too_large_as_the_table_stores_it_stops_no_other(world: World) -> None:
+    labels = {f"l{number}": '"' * 63 for number in range(2400)}
+    quotes = {"metadata.annotations": labels}
+    world.api.kinds["EC2NodeClass"] = [named(CLASS, "big", **quotes), CLASS]
+    assert world.copy() == ["ManifestInvalid"]
+    assert world.titles() == {f"{KIND_OF_POOLS}/pool", "ec2nodeclass.karpenter.k8s.aws/class"}
+
+
+def test_a_write_or_a_removal_that_the_table_refuses_stops_no_other(world: World) -> None:
+    world.api.kinds["NodePool"] = [POOL, named(POOL, "other")]
+
+    def refuse(operation: str, key: tuple[str, str]) -> None:
+        if operation in {"put", "delete"} and "class" in key[1]:
+            raise CloudRefused("ValidationException: no")
+
+    world.table.before = refuse
+    assert world.copy() == ["ManifestInvalid"]
+    assert world.titles() == {f"{KIND_OF_POOLS}/pool", f"{KIND_OF_POOLS}/other"}
 
 
 def test_of_two_copies_at_a_time_the_earlier_one_does_not_overwrite(world: World) -> None:

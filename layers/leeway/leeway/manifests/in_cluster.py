@@ -18,12 +18,14 @@ from typing import Any, Protocol
 from leeway import __version__
 from leeway.clock import Clock
 from leeway.manifests.configuration import (
+    MANIFEST,
     MANIFEST_INVALID,
     POOL,
     StoredManifest,
     StoredManifests,
 )
 from leeway.manifests.reading import KINDS, LARGEST, Kind, Written, interpret
+from leeway.ports.aws import CloudRefused
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.table import Record, RecordChanged, Table
 
@@ -170,7 +172,12 @@ def plan_copy(
                 continue
             match _read(document, cluster):
                 case Written() as written:
-                    writes += _write(before, written, now)
+                    for write in _write(before, written, now):
+                        if size := _too_large(cluster, write[0]):
+                            problem = f"{write[0].title}: {size}"
+                            problems.append(MANIFEST_INVALID(problem=problem, author=""))
+                        else:
+                            writes.append(write)
                 case str() as problem:
                     problems.append(MANIFEST_INVALID(problem=clause(problem), author=""))
         for namespace, count in counted.items():
@@ -223,6 +230,20 @@ def _read(document: Document, cluster: str) -> Written | str:
     if reading.problems:
         return "; ".join(map(str, reading.problems[:3]))
     return reading.written[0]
+
+
+LARGEST_STORED = 396 * 1024
+"""The most bytes of a manifest as the table stores it, which quotes its JSON once more. An item of
+DynamoDB has at most 400 KB, with its key."""
+
+
+def _too_large(cluster: str, manifest: StoredManifest) -> str:
+    """Say that a manifest is too large for the table; nothing if it is not."""
+    body = MANIFEST.write(manifest, {"cluster": cluster}, manifest.written_at).body or ""
+    size = len(body.encode() if isinstance(body, str) else body)
+    if size <= LARGEST_STORED:
+        return ""
+    return f"too large: {size:,} bytes as the table stores it; the limit is {LARGEST_STORED:,}"
 
 
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -319,11 +340,15 @@ class ManifestCopies:
         planned = plan_copy(cluster, stored, listed, self._clock.now())
         if not self._still_at(replace(home, held=planned.held), home):
             return ()
-        for written, replaces in planned.writes:
-            self._unless_changed(partial(self._stored.write, cluster, written, replaces))
-        for gone in planned.removals:
-            self._unless_changed(partial(self._stored.delete_manifest, cluster, gone))
-        return (*planned.problems, *([planned.held] if planned.held else []))
+        changes = [
+            (one.title, partial(self._stored.write, cluster, one, replaces))
+            for one, replaces in planned.writes
+        ] + [
+            (one.title, partial(self._stored.delete_manifest, cluster, one))
+            for one in planned.removals
+        ]
+        refused = [reason for one in changes if (reason := _refused(*one)) is not None]
+        return (*planned.problems, *refused, *([planned.held] if planned.held else []))
 
     def _still_at(self, new: ManifestHome, home: ManifestHome) -> bool:
         """Whether the home is still what was read, and write what changes. If a person has changed
@@ -336,12 +361,17 @@ class ManifestCopies:
             return False
         return True
 
-    @staticmethod
-    def _unless_changed(write: Callable[[], None]) -> None:
-        try:
-            write()
-        except RecordChanged:
-            return  # another copy was first; the next one compares again
+
+def _refused(title: str, change: Callable[[], None]) -> Reason | None:
+    """Write or remove a manifest. Return that the table refuses it: the others go on."""
+    try:
+        change()
+    except RecordChanged:
+        return None  # another copy was first; the next one compares again
+    except CloudRefused as error:
+        problem = f"{title}: the table refuses it: {clause(error)}"
+        return MANIFEST_INVALID(problem=problem, author="")
+    return None
 
 
 READ = tuple(dict.fromkeys(one.resource for one in KINDS if not one.current))
