@@ -74,6 +74,11 @@ class World:
         copies = ManifestCopies(self.table, lambda _: self.api, self.clock)
         return [one.code for one in copies.copy(CLUSTER)]
 
+    def later(self) -> list[str]:
+        """Copy a minute later."""
+        self.clock.sleep(60)
+        return self.copy()
+
     def titles(self) -> set[str]:
         return {one.title for one in self.stored.of(CLUSTER)}
 
@@ -148,7 +153,12 @@ def test_a_complete_list_removes_a_manifest_and_an_incomplete_one_removes_nothin
     assert f"{KIND_OF_POOLS}/other" in world.titles()
     world.api.broken = ""
     assert world.copy() == []
+    world.clock.sleep(50)
+    assert world.copy() == []
+    assert f"{KIND_OF_POOLS}/other" in world.titles(), "two lists a minute apart have to lack it"
+    assert world.later() == []
     assert f"{KIND_OF_POOLS}/other" not in world.titles()
+    assert not home_of(world.table, CLUSTER).missing
     gone = [one for one in world.stored.of(CLUSTER, deleted=True) if one.deleted_at]
     assert [one.name for one in gone] == ["other"], "its nodes are given back"
     world.api.kinds["NodePool"] = [POOL, named(POOL, "other")]
@@ -171,9 +181,56 @@ def test_if_all_pools_are_gone_they_stay_and_nothing_is_launched(world: World, h
     assert world.stored.of(CLUSTER) == before
     assert world.blocked() == "ManifestsHeld"
     world.api.kinds["NodePool"] = [POOL]
-    assert world.copy() == []
+    assert world.later() == []
     assert world.blocked() == ""
+    assert "ec2nodeclass.karpenter.k8s.aws/other" in world.titles(), "it counts anew"
+    assert world.later() == []
     assert "ec2nodeclass.karpenter.k8s.aws/other" not in world.titles()
+
+
+def test_while_kubernetes_deletes_a_crd_no_manifest_is_removed(world: World) -> None:
+    """It marks the objects, deletes them one after the other, and then the kind."""
+    pools: list[Mapping[str, Any]] = [POOL, named(POOL, "b"), named(POOL, "c")]
+    world.api.kinds["NodePool"] = pools
+    world.copy()
+    before = world.stored.of(CLUSTER)
+    going = {"metadata.deletionTimestamp": "2026-11-23T12:00:00Z"}
+    world.api.kinds["NodePool"] = [changed(POOL, going), pools[2]]
+    assert world.copy() == []
+    world.clock.sleep(30)
+    world.api.kinds["NodePool"] = [changed(one, going) for one in pools]
+    assert world.copy() == ["ManifestsHeld"], "one that is being deleted counts as missing"
+    world.api.kinds["NodePool"] = []
+    assert world.later() == ["ManifestsHeld"]
+    del world.api.kinds["NodePool"]
+    assert world.later() == ["ManifestsHeld"]
+    world.api.kinds["NodePool"] = [POOL]
+    assert world.later() == []
+    assert world.stored.of(CLUSTER) == before, "the others may come back, too"
+    world.api.kinds["NodePool"] = pools
+    assert world.later() == []
+    assert world.stored.of(CLUSTER) == before
+
+
+def test_a_manifest_that_was_back_in_between_is_not_removed(world: World) -> None:
+    pools: list[Mapping[str, Any]] = [POOL, named(POOL, "other")]
+    for found in (pools, pools[:1], pools, pools[:1]):
+        world.api.kinds["NodePool"] = found
+        assert world.later() == []
+    assert f"{KIND_OF_POOLS}/other" in world.titles()
+
+
+def test_many_missing_manifests_are_removed_in_parts(world: World) -> None:
+    world.api.kinds["EC2NodeClass"] = [named(CLASS, f"c{number:03}") for number in range(510)]
+    world.copy()
+    world.api.kinds["EC2NodeClass"] = []
+    world.copy()
+    assert len(home_of(world.table, CLUSTER).missing) == 500
+    world.later()
+    assert len(world.titles()) == 11
+    world.later()
+    world.later()
+    assert world.titles() == {f"{KIND_OF_POOLS}/pool"}
 
 
 def test_a_person_confirms_that_pools_are_gone_by_deleting_their_copies(world: World) -> None:
@@ -278,7 +335,8 @@ def test_a_write_or_a_removal_that_the_table_refuses_stops_no_other(world: World
 def test_of_two_copies_at_a_time_the_earlier_one_does_not_overwrite(world: World) -> None:
     world.copy()
     stored = world.stored.of(CLUSTER, deleted=True)
-    early = plan_copy(CLUSTER, stored, {KIND_OF_POOLS: [changed(POOL, {"spec.weight": 1})]}, NOW)
+    listed = {KIND_OF_POOLS: [changed(POOL, {"spec.weight": 1})]}
+    early = plan_copy(CLUSTER, stored, listed, NOW, {})
     world.api.kinds["NodePool"] = [changed(POOL, {"spec.weight": 2})]
     world.copy()
     ((written, replaces),) = early.writes

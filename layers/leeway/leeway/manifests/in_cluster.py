@@ -9,11 +9,13 @@ them, says so, and launches nothing new.
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from typing import Any, Protocol
+
+from pydantic import AwareDatetime
 
 from leeway import __version__
 from leeway.clock import Clock
@@ -61,12 +63,14 @@ class Home(StrEnum):
 @dataclass(frozen=True, slots=True)
 class ManifestHome:
     """Where a cluster's manifests are, as `leeway adopt` recorded it. `held` is why Leeway launches
-    nothing new; only `reconcile` writes it."""
+    nothing new. `missing` is since when complete lists lack copies, by their title. Only
+    `reconcile` writes both."""
 
     cluster: str
     version: int
     home: Home
     held: Reason | None = None
+    missing: Mapping[str, AwareDatetime] = field(default_factory=dict)
 
 
 HOME = Record(ManifestHome, "MANIFESTS#{cluster}", "HOME", versioned=True)
@@ -136,13 +140,22 @@ class Copying:
     """What one copy changes in the table: writes with the versions that they replace, and removals.
 
     `problems` are invalid manifests, whose last valid copies stay. `held`: why nothing is removed.
+    `missing`: since when complete lists lack other copies, by their title.
     """
 
     writes: tuple[tuple[StoredManifest, int], ...] = ()
     removals: tuple[StoredManifest, ...] = ()
     problems: tuple[Reason, ...] = ()
     held: Reason | None = None
+    missing: Mapping[str, datetime] = field(default_factory=dict)
 
+
+MISSING_FOR = timedelta(minutes=1)
+"""The time between the first and the last list that lack a manifest, before it is removed: while a
+CRD is deleted, Kubernetes deletes the objects first, and a list of what is left is complete."""
+
+MOST_MISSING = 500
+"""Missing manifests that are remembered, and removed, at a time: the record of them is small."""
 
 type Key = tuple[str, str, str]
 
@@ -155,9 +168,11 @@ def plan_copy(
     stored: Sequence[StoredManifest],
     listed: Mapping[str, Sequence[Document] | None],
     now: datetime,
+    missing: Mapping[str, datetime],
 ) -> Copying:
     """Compare the manifests of an API server with the table. `listed` has all objects of each kind
-    by its name, such as `nodepool.karpenter.sh`; None for a kind that the API server lacks."""
+    by its name, such as `nodepool.karpenter.sh`; None for a kind that the API server lacks.
+    `missing` is what the copy before returned. An object that is being deleted is missing."""
     before = {(one.resource, one.namespace, one.name): one for one in stored}
     seen: set[Key] = set()
     writes: list[tuple[StoredManifest, int]] = []
@@ -165,6 +180,8 @@ def plan_copy(
     for resource, documents in listed.items():
         counted: Counter[str] = Counter()
         for document in documents or ():
+            if (document.get("metadata") or {}).get("deletionTimestamp"):
+                continue
             key = _key_of(resource, document, cluster)
             seen.add(key)
             counted[key[1]] += 1
@@ -189,13 +206,29 @@ def plan_copy(
                 problems.append(MANIFEST_INVALID(problem=problem, author=""))
     copies = [one for one in stored if one.in_cluster and one.deleted_at is None]
     held = _held(cluster, copies, listed, seen)
-    removals = [
-        one
-        for one in copies
-        if listed.get(one.resource) is not None
-        and (one.resource, one.namespace, one.name) not in seen
-    ]
-    return Copying(tuple(writes), () if held else tuple(removals), tuple(problems), held)
+    if held:
+        # When the others are back, what is still missing counts anew: it may come back, too.
+        return Copying(tuple(writes), (), tuple(problems), held)
+    lacking = [one for one in copies if (one.resource, one.namespace, one.name) not in seen]
+    removals, since = _removals(lacking, missing, now)
+    return Copying(tuple(writes), removals, tuple(problems), missing=since)
+
+
+def _removals(
+    lacking: Sequence[StoredManifest], missing: Mapping[str, datetime], now: datetime
+) -> tuple[tuple[StoredManifest, ...], Mapping[str, datetime]]:
+    """Return which copies are removed, and since when the others are missing."""
+    since = {_long_title(one): missing.get(_long_title(one), now) for one in lacking[:MOST_MISSING]}
+    removals = tuple(
+        one for one in lacking if now - since.get(_long_title(one), now) >= MISSING_FOR
+    )
+    for one in removals:
+        del since[_long_title(one)]
+    return removals, since
+
+
+def _long_title(one: StoredManifest) -> str:
+    return f"{one.resource} {one.namespace}/{one.name}"
 
 
 def _key_of(resource: str, document: Document, cluster: str) -> Key:
@@ -337,8 +370,9 @@ class ManifestCopies:
         stored = self._stored.of(cluster, deleted=True)
         api = self._open_cluster(cluster)
         listed = {resource: _list(api, resource) for resource in READ}
-        planned = plan_copy(cluster, stored, listed, self._clock.now())
-        if not self._still_at(replace(home, held=planned.held), home):
+        planned = plan_copy(cluster, stored, listed, self._clock.now(), home.missing)
+        new = replace(home, held=planned.held, missing=planned.missing)
+        if not self._still_at(new, home):
             return ()
         changes = [
             (one.title, partial(self._stored.write, cluster, one, replaces))
