@@ -9,9 +9,15 @@ from typing import Any
 import pytest
 from leeway.kubernetes.custom_resources import LEASE, HttpClusterApi
 from leeway.kubernetes.kubeconfig import kubeconfig_connection
-from leeway.manifests.in_cluster import running_karpenter
+from leeway.manifests.in_cluster import TAKE, running_karpenter
+from leeway.manifests.reading import find_kind
 
-from tests.kubernetes.faulty_server import FaultyServer, json_answer, running_faulty_server
+from tests.kubernetes.faulty_server import (
+    FaultyServer,
+    Request,
+    json_answer,
+    running_faulty_server,
+)
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
@@ -56,3 +62,25 @@ def test_karpenter_runs_until_a_minute_after_the_last_renewal_of_its_lease(
     found = api.karpenter_leases()
     assert (running_karpenter("prod", found, NOW) is not None) is runs
     assert all(one.lasts <= timedelta(days=1) for one in found)
+
+
+def test_of_each_page_only_what_leeway_reads_is_kept(
+    server: FaultyServer, api: HttpClusterApi
+) -> None:
+    def scaled(name: str, **labels: str) -> dict[str, Any]:
+        return {"metadata": {"name": name, "labels": labels, "managedFields": [{"manager": "a"}]}}
+
+    first = [scaled("of-keda"), scaled("ours", **{TAKE: "true"})]
+    second = [scaled("also-ours", **{TAKE: "true"}), scaled("of-keda-too")]
+
+    def answer(request: Request) -> None:
+        items, token = (second, "") if "continue" in request.query else (first, "next")
+        page = {"kind": "List", "metadata": {"continue": token}, "items": items}
+        json_answer(page)(request)
+
+    server.on("GET", "/apis/keda.sh/v1alpha1/scaledobjects", answer)
+    found = api.objects(find_kind("keda.sh/v1alpha1", "ScaledObject"))
+    assert found is not None
+    assert [one["metadata"]["name"] for one in found] == ["ours", "also-ours"]
+    assert not any("managedFields" in one["metadata"] for one in found)
+    assert found[0]["kind"] == "ScaledObject"

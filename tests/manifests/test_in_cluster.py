@@ -220,6 +220,17 @@ def test_a_manifest_that_was_back_in_between_is_not_removed(world: World) -> Non
     assert f"{KIND_OF_POOLS}/other" in world.titles()
 
 
+def test_a_copy_that_takes_too_long_is_continued_by_the_next_one(world: World) -> None:
+    def slow(operation: str, _key: tuple[str, str]) -> None:
+        world.clock.sleep(25 if operation == "put" else 0)
+
+    world.table.before = slow
+    world.copy()
+    assert len(world.titles()) == 1
+    world.copy()
+    assert len(world.titles()) == 2
+
+
 def test_many_missing_manifests_are_removed_in_parts(world: World) -> None:
     world.api.kinds["EC2NodeClass"] = [named(CLASS, f"c{number:03}") for number in range(510)]
     world.copy()

@@ -204,6 +204,13 @@ def test_a_failed_read_is_a_problem_and_the_other_parts_go_on(part: str, how: st
         assert [one.result for one in report.clean_ups] == [CleanUpResult.CLEANED]
 
 
+@pytest.mark.parametrize("broken", ["", "index"])
+def test_manifests_are_copied_after_all_else_even_if_it_fails(broken: str) -> None:
+    account = Account([observed()], fails={broken})
+    run(account)
+    assert account.copies == [[] if broken else [OURS.instance]]
+
+
 def test_left_launches_are_continued_and_paused_pools_are_reported() -> None:
     lost, problem = Reason("Lost", "Lost."), Reason("Unknown", "Unknown.")
     account = Account(

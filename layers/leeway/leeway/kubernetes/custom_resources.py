@@ -9,7 +9,7 @@ from msgspec.json import Decoder
 
 from leeway.kubernetes.connection import Connection, is_unknown_path, raise_for_status
 from leeway.kubernetes.list_watch import ObjectList, list_objects, read_json
-from leeway.manifests.in_cluster import Lease
+from leeway.manifests.in_cluster import Lease, is_read
 from leeway.manifests.reading import Kind
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 
@@ -40,18 +40,22 @@ class HttpClusterApi:
         self._connection = connection
 
     def objects(self, kind: Kind) -> list[dict[str, Any]] | None:
-        """List all objects of a kind; None if the API server does not have the kind."""
+        """List all objects of a kind that Leeway reads; None if the API server does not have the
+        kind. Of a page, only these are kept, and without what is not read."""
         path = f"/apis/{kind.api_version}/{kind.plural}"
         about = {"apiVersion": kind.api_version, "kind": kind.name}
+
+        def kept(page: list[dict[str, Any]]) -> list[dict[str, Any]]:
+            return [{**_lean(one), **about} for one in page if is_read(kind, one)]
+
         try:
-            found = self._connection.call(lambda one: list_objects(one, path, _OBJECTS))
+            return self._connection.call(lambda one: list_objects(one, path, _OBJECTS, kept))
         except ClusterUnavailable as error:
             if is_unknown_path(error):
                 return None
             raise
         except ApiError as error:
             raise ClusterRefused(f"{path}: {error}"[:300]) from error
-        return [{**one, **about} for one in found]
 
     def karpenter_leases(self) -> tuple[Lease, ...]:
         """Read the Leases with which Karpenter elects its leader. One without a holder counts,
@@ -77,6 +81,13 @@ class HttpClusterApi:
             if error.response.status_code == 404:
                 return None
             raise ClusterRefused(f"{path}: {error}"[:300]) from error
+
+
+def _lean(document: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the field managers, which may be larger than the rest."""
+    metadata = document.get("metadata") or {}
+    rest = {name: value for name, value in metadata.items() if name != "managedFields"}
+    return {**document, "metadata": rest}
 
 
 def _in_zone(time: datetime) -> datetime:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
+from itertools import takewhile
 from typing import Any, Protocol
 
 from pydantic import AwareDatetime
@@ -95,7 +96,8 @@ class ClusterApi(Protocol):
     """The API server of one cluster."""
 
     def objects(self, kind: Kind) -> Sequence[Document] | None:
-        """List all objects of a kind; None if the API server does not have the kind.
+        """List all objects of a kind that Leeway reads (`is_read`); None if the API server does not
+        have the kind.
 
         Raises:
             ClusterUnavailable, ClusterRefused: the list is not complete.
@@ -149,6 +151,9 @@ class Copying:
     held: Reason | None = None
     missing: Mapping[str, datetime] = field(default_factory=dict)
 
+
+COPY_FOR = timedelta(seconds=20)
+"""How long one copy reads the API server and begins writes; the next one continues."""
 
 MISSING_FOR = timedelta(minutes=1)
 """The time between the first and the last list that lack a manifest, before it is removed: while a
@@ -364,6 +369,7 @@ class ManifestCopies:
         Raises:
             CloudUnavailable, CloudRefused, ClusterUnavailable, ClusterRefused: nothing was copied.
         """
+        until = self._clock.now() + COPY_FOR
         home = home_of(self._table, cluster)
         if home.home is Home.TABLE:
             return ()
@@ -381,7 +387,8 @@ class ManifestCopies:
             (one.title, partial(self._stored.delete_manifest, cluster, one))
             for one in planned.removals
         ]
-        refused = [reason for one in changes if (reason := _refused(*one)) is not None]
+        in_time = takewhile(lambda _: self._clock.now() < until, changes)
+        refused = [reason for one in in_time if (reason := _refused(*one)) is not None]
         return (*planned.problems, *refused, *([planned.held] if planned.held else []))
 
     def _still_at(self, new: ManifestHome, home: ManifestHome) -> bool:
@@ -417,11 +424,14 @@ def _list(api: ClusterApi, resource: str) -> Sequence[Document] | None:
     for kind in reversed([one for one in KINDS if one.resource == resource and not one.current]):
         found = api.objects(kind)
         if found is not None:
-            return [one for one in found if resource != SCALED_OBJECT or _is_taken(one)]
+            return [one for one in found if is_read(kind, one)]
     return None
 
 
-def _is_taken(document: Document) -> bool:
+def is_read(kind: Kind, document: Document) -> bool:
+    """Whether Leeway reads an object: of ScaledObjects, those that it takes over."""
+    if kind.resource != SCALED_OBJECT:
+        return True
     metadata = document.get("metadata") or {}
     marks = {**(metadata.get("annotations") or {}), **(metadata.get("labels") or {})}
     return marks.get(TAKE) == "true"

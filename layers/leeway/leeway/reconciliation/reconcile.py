@@ -194,13 +194,14 @@ class Reconciliation:
     def _run_one(self, region: ObservedRegion, cluster: str) -> ClusterReport:
         report = ClusterReport(cluster)
         report.guard("start on the cluster", partial(self._reconcile, report, region))
+        # Last: an API server that is slow must not delay the search for lost events.
+        copy = partial(self._deps.copy_manifests, cluster)
+        wrong = report.guard("copy the manifests of the API server", copy)
+        report.problems.extend(wrong or ())
         return report
 
     def _reconcile(self, report: ClusterReport, region: ObservedRegion) -> None:
         cluster = report.cluster
-        copy = partial(self._deps.copy_manifests, cluster)
-        wrong = report.guard("copy the manifests of the API server", copy)
-        report.problems.extend(wrong or ())
         policy = self._deps.policies.policy_of(cluster)
         here = {one.facts.instance: one for one in region.instances if one.facts.cluster == cluster}
         report.instances = len(here)
