@@ -72,7 +72,8 @@ class World:
     def copy(self) -> list[str]:
         """Copy, and return the codes of what operators have to know."""
         copies = ManifestCopies(self.table, lambda _: self.api, self.clock)
-        return [one.code for one in copies.copy(CLUSTER)]
+        invalid, held = copies.copy(CLUSTER)
+        return [one.code for one in (*invalid, *([held] if held else []))]
 
     def later(self) -> list[str]:
         """Copy a minute later."""

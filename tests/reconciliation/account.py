@@ -101,6 +101,7 @@ class Account:
     result: NoticeResult = NoticeResult.STARTED
     now_: datetime = NOTICED + timedelta(minutes=2)
     written: list[str] = field(default_factory=list)
+    copied: tuple[tuple[Reason, ...], Reason | None] = ((), None)
     copies: list[list[str]] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     received: list[Any] = field(default_factory=list)
@@ -241,10 +242,10 @@ class Account:
             raise CloudRefused(f"No cluster found for name: {name}")
         return self.clusters[name]
 
-    def copy_manifests(self, _cluster: str) -> tuple[Reason, ...]:
+    def copy_manifests(self, _cluster: str) -> tuple[tuple[Reason, ...], Reason | None]:
         """Keep what was written to the index before."""
         self.copies.append(list(self.written))
-        return ()
+        return self.copied
 
     def reconciliation(self, *clusters: str) -> Reconciliation:
         """The use case with these dependencies."""

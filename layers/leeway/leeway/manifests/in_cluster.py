@@ -359,9 +359,9 @@ class ManifestCopies:
         self._open_cluster = open_cluster
         self._clock = clock
 
-    def copy(self, cluster: str) -> tuple[Reason, ...]:
-        """Copy the manifests of a cluster, if they are in its API server; return what operators
-        have to know.
+    def copy(self, cluster: str) -> tuple[tuple[Reason, ...], Reason | None]:
+        """Copy the manifests of a cluster, if they are in its API server; return which are invalid,
+        and why nothing is removed.
 
         The table is read before the API server, and each write replaces the version that was read:
         of two copies at a time, the one that has read the API server earlier does not overwrite.
@@ -372,14 +372,14 @@ class ManifestCopies:
         until = self._clock.now() + COPY_FOR
         home = home_of(self._table, cluster)
         if home.home is Home.TABLE:
-            return ()
+            return (), None
         stored = self._stored.of(cluster, deleted=True)
         api = self._open_cluster(cluster)
         listed = {resource: _list(api, resource) for resource in READ}
         planned = plan_copy(cluster, stored, listed, self._clock.now(), home.missing)
         new = replace(home, held=planned.held, missing=planned.missing)
         if not self._still_at(new, home):
-            return ()
+            return (), None
         changes = [
             (one.title, partial(self._stored.write, cluster, one, replaces))
             for one, replaces in planned.writes
@@ -389,7 +389,7 @@ class ManifestCopies:
         ]
         in_time = takewhile(lambda _: self._clock.now() < until, changes)
         refused = [reason for one in in_time if (reason := _refused(*one)) is not None]
-        return (*planned.problems, *refused, *([planned.held] if planned.held else []))
+        return (*planned.problems, *refused), planned.held
 
     def _still_at(self, new: ManifestHome, home: ManifestHome) -> bool:
         """Whether the home is still what was read, and write what changes. If a person has changed

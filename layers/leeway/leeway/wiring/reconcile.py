@@ -71,7 +71,7 @@ def reconciliation() -> Reconciliation:
     )
 
 
-def _copy_manifests(cluster: str) -> Sequence[Reason]:
+def _copy_manifests(cluster: str) -> tuple[Sequence[Reason], Reason | None]:
     with within(COPY_FOR.total_seconds()):
         return ManifestCopies(table(), cluster_api, clock()).copy(cluster)
 
