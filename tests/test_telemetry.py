@@ -50,7 +50,10 @@ def test_invalid_manifests_of_tenants_fill_no_log_and_page_nobody() -> None:
     report = ClusterReport("prod", problems=[held], invalid_manifests=bad)
     lines = lines_of(lambda telemetry: telemetry.reconciled([report], all_clusters=True))
     warnings = [line["message"] for line in lines if line.get("level") == "WARNING"]
-    assert warnings == [*(one.message for one in bad[:20]), "40 more manifests are invalid."]
+    assert warnings == [
+        *(one.message for one in bad[:20]),
+        "Leeway can't read 40 further manifests.",
+    ]
     assert [line["code"] for line in lines if line.get("level") == "ERROR"] == ["ManifestsHeld"]
     counts = {name: value for name, _, value in metrics_in(lines)}
     assert counts == {"ClusterProblems": 1, "MinorProblems": 60}

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from leeway.failures import describe_error
 from leeway.instances.observed import ObservedInstance
-from leeway.reasons import Reason, ReasonCode
+from leeway.reasons import Reason, ReasonCode, counted
 from leeway.reconciliation.clean_up import CleanUpOutcome, ClusterNodes
 from leeway.telemetry import Telemetry
 
@@ -117,7 +117,8 @@ class ReconciliationTelemetry(Telemetry):
         for cluster, one in invalid[:MOST_INVALID]:
             self.logger.warning(one.message, extra={"cluster": cluster, "code": one.code})
         if len(invalid) > MOST_INVALID:
-            self.logger.warning(f"{len(invalid) - MOST_INVALID} more manifests are invalid.")
+            further = counted(len(invalid) - MOST_INVALID, "further manifest")
+            self.logger.warning(f"Leeway can't read {further}.")
         self.count("ClusterProblems", problems)
         if all_clusters:
             self.count("LaunchProblems", paused)
