@@ -8,7 +8,8 @@ from io import StringIO
 import pytest
 from leeway.execution.attempt import parse_attempt_id
 from leeway.headroom.keep_headroom import HeadroomReport
-from leeway.manifests.configuration import ManifestTelemetry
+from leeway.manifests.configuration import MANIFEST_INVALID, ManifestTelemetry
+from leeway.manifests.in_cluster import MANIFESTS_HELD
 from leeway.provision_run import CATALOG_MISSING
 from leeway.provisioning.kept_objects import OBJECT_NOT_READABLE
 from leeway.provisioning.report import ProvisioningReport
@@ -41,6 +42,21 @@ def test_only_a_run_of_all_clusters_counts_findings() -> None:
     assert {name for name, *_ in metrics_in(full)} == {"ClusterProblems", "MinorProblems"}
     single = lines_of(lambda telemetry: telemetry.reconciled([REPORT], all_clusters=False))
     assert {name for name, *_ in metrics_in(single)} == {"ClusterProblems"}
+
+
+def test_invalid_manifests_of_tenants_fill_no_log_and_page_nobody() -> None:
+    bad = [MANIFEST_INVALID(problem=f"headroom {n}: no", author="") for n in range(60)]
+    held = MANIFESTS_HELD(what="All", cluster="prod", first="nodepool/web", count=1)
+    report = ClusterReport("prod", problems=[held], invalid_manifests=bad)
+    lines = lines_of(lambda telemetry: telemetry.reconciled([report], all_clusters=True))
+    warnings = [line["message"] for line in lines if line.get("level") == "WARNING"]
+    assert warnings == [
+        *(one.message for one in bad[:20]),
+        "Leeway can't read 40 further manifests.",
+    ]
+    assert [line["code"] for line in lines if line.get("level") == "ERROR"] == ["ManifestsHeld"]
+    counts = {name: value for name, _, value in metrics_in(lines)}
+    assert counts == {"ClusterProblems": 1, "MinorProblems": 60}
 
 
 def test_a_run_logs_a_limited_number_of_objects_that_cannot_be_read() -> None:

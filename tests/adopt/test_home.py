@@ -1,15 +1,18 @@
 """Where users keep manifests: what adopt asks, installs and leaves."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from leeway.manifests.in_cluster import HOME, Home, ManifestHome
+from leeway.manifests.configuration import POOL, StoredManifests
+from leeway.manifests.in_cluster import HOME, Home, ManifestHome, home_of
 from leeway_cli.adopt.run import Command, ask_home
 from leeway_cli.adopt.settings.home import Crd, ManifestsHome, desired_home
 from leeway_cli.output import Format
 from leeway_cli.stack import Stack
 
+from tests.aws.stored import manifest
 from tests.fakes.table import TableInMemory
 
 
@@ -46,3 +49,20 @@ def test_only_manifests_in_the_cluster_need_crds_and_release_leaves_these() -> N
     assert home == ManifestsHome("prod", Home.CLUSTER)
     assert Crd("nodepools.karpenter.sh") in crds
     assert all("Kubernetes deletes all objects" in str(one.stays) for one in crds)
+
+
+def test_a_release_removes_the_home_and_the_copies_of_pools_whose_nodes_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    records = TableInMemory()
+    monkeypatch.setattr("leeway_cli.adopt.settings.home.table", lambda name: records)
+    services: Any = SimpleNamespace(stack=Stack("leeway", None))
+    stored = StoredManifests(records)
+    records.put(HOME, ManifestHome("prod", 1, Home.CLUSTER))
+    own = replace(manifest("prod"), resource=POOL, name="own")
+    copied = replace(own, name="copied", in_cluster=True)
+    for one in (own, copied):
+        stored.write("prod", one, 0)
+    ManifestsHome("prod", Home.CLUSTER).remove(services)
+    assert home_of(records, "prod").version == 0
+    assert stored.of("prod", deleted=True) == (own,), "no trace that ends the nodes of the pool"

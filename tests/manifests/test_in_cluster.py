@@ -1,8 +1,9 @@
 """Manifests that users keep in the API server: what is copied, kept, removed, and held."""
 
 import json
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from leeway.manifests.in_cluster import (
     plan_copy,
 )
 from leeway.manifests.reading import Kind
+from leeway.ports.aws import CloudRefused
 from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.table import RecordChanged
 
@@ -45,8 +47,11 @@ class Api:
         self.version = "v1"
         self.leases: list[Lease] = []
         self.broken = ""
+        self.meanwhile: Callable[[], None] = lambda: None
 
     def objects(self, kind: Kind) -> Sequence[Mapping[str, Any]] | None:
+        meanwhile, self.meanwhile = self.meanwhile, lambda: None
+        meanwhile()
         if kind.name == self.broken:
             raise ClusterUnavailable("429: too many requests")
         served = kind.api_version.endswith(f"/{self.version}") and kind.name in self.kinds
@@ -67,7 +72,13 @@ class World:
     def copy(self) -> list[str]:
         """Copy, and return the codes of what operators have to know."""
         copies = ManifestCopies(self.table, lambda _: self.api, self.clock)
-        return [one.code for one in copies.copy(CLUSTER)]
+        invalid, held = copies.copy(CLUSTER)
+        return [one.code for one in (*invalid, *([held] if held else []))]
+
+    def later(self) -> list[str]:
+        """Copy a minute later."""
+        self.clock.sleep(60)
+        return self.copy()
 
     def titles(self) -> set[str]:
         return {one.title for one in self.stored.of(CLUSTER)}
@@ -143,7 +154,12 @@ def test_a_complete_list_removes_a_manifest_and_an_incomplete_one_removes_nothin
     assert f"{KIND_OF_POOLS}/other" in world.titles()
     world.api.broken = ""
     assert world.copy() == []
+    world.clock.sleep(50)
+    assert world.copy() == []
+    assert f"{KIND_OF_POOLS}/other" in world.titles(), "two lists a minute apart have to lack it"
+    assert world.later() == []
     assert f"{KIND_OF_POOLS}/other" not in world.titles()
+    assert not home_of(world.table, CLUSTER).missing
     gone = [one for one in world.stored.of(CLUSTER, deleted=True) if one.deleted_at]
     assert [one.name for one in gone] == ["other"], "its nodes are given back"
     world.api.kinds["NodePool"] = [POOL, named(POOL, "other")]
@@ -166,9 +182,67 @@ def test_if_all_pools_are_gone_they_stay_and_nothing_is_launched(world: World, h
     assert world.stored.of(CLUSTER) == before
     assert world.blocked() == "ManifestsHeld"
     world.api.kinds["NodePool"] = [POOL]
-    assert world.copy() == []
+    assert world.later() == []
     assert world.blocked() == ""
+    assert "ec2nodeclass.karpenter.k8s.aws/other" in world.titles(), "it counts anew"
+    assert world.later() == []
     assert "ec2nodeclass.karpenter.k8s.aws/other" not in world.titles()
+
+
+def test_while_kubernetes_deletes_a_crd_no_manifest_is_removed(world: World) -> None:
+    """It marks the objects, deletes them one after the other, and then the kind."""
+    pools: list[Mapping[str, Any]] = [POOL, named(POOL, "b"), named(POOL, "c")]
+    world.api.kinds["NodePool"] = pools
+    world.copy()
+    before = world.stored.of(CLUSTER)
+    going = {"metadata.deletionTimestamp": "2026-11-23T12:00:00Z"}
+    world.api.kinds["NodePool"] = [changed(POOL, going), pools[2]]
+    assert world.copy() == []
+    world.clock.sleep(30)
+    world.api.kinds["NodePool"] = [changed(one, going) for one in pools]
+    assert world.copy() == ["ManifestsHeld"], "one that is being deleted counts as missing"
+    world.api.kinds["NodePool"] = []
+    assert world.later() == ["ManifestsHeld"]
+    del world.api.kinds["NodePool"]
+    assert world.later() == ["ManifestsHeld"]
+    world.api.kinds["NodePool"] = [POOL]
+    assert world.later() == []
+    assert world.stored.of(CLUSTER) == before, "the others may come back, too"
+    world.api.kinds["NodePool"] = pools
+    assert world.later() == []
+    assert world.stored.of(CLUSTER) == before
+
+
+def test_a_manifest_that_was_back_in_between_is_not_removed(world: World) -> None:
+    pools: list[Mapping[str, Any]] = [POOL, named(POOL, "other")]
+    for found in (pools, pools[:1], pools, pools[:1]):
+        world.api.kinds["NodePool"] = found
+        assert world.later() == []
+    assert f"{KIND_OF_POOLS}/other" in world.titles()
+
+
+def test_a_copy_that_takes_too_long_is_continued_by_the_next_one(world: World) -> None:
+    def slow(operation: str, _key: tuple[str, str]) -> None:
+        world.clock.sleep(25 if operation == "put" else 0)
+
+    world.table.before = slow
+    world.copy()
+    assert len(world.titles()) == 1
+    world.copy()
+    assert len(world.titles()) == 2
+
+
+def test_many_missing_manifests_are_removed_in_parts(world: World) -> None:
+    world.api.kinds["EC2NodeClass"] = [named(CLASS, f"c{number:03}") for number in range(510)]
+    world.copy()
+    world.api.kinds["EC2NodeClass"] = []
+    world.copy()
+    assert len(home_of(world.table, CLUSTER).missing) == 500
+    world.later()
+    assert len(world.titles()) == 11
+    world.later()
+    world.later()
+    assert world.titles() == {f"{KIND_OF_POOLS}/pool"}
 
 
 def test_a_person_confirms_that_pools_are_gone_by_deleting_their_copies(world: World) -> None:
@@ -250,10 +324,31 @@ def test_who_may_write_in_a_namespace_does_not_fill_the_table(world: World) -> N
     assert (homes.count("tenant"), homes.count("web")) == (100, 2)
 
 
+def test_an_object_that_is_too_large_as_the_table_stores_it_stops_no_other(world: World) -> None:
+    labels = {f"l{number}": '"' * 63 for number in range(2400)}
+    quotes = {"metadata.annotations": labels}
+    world.api.kinds["EC2NodeClass"] = [named(CLASS, "big", **quotes), CLASS]
+    assert world.copy() == ["ManifestInvalid"]
+    assert world.titles() == {f"{KIND_OF_POOLS}/pool", "ec2nodeclass.karpenter.k8s.aws/class"}
+
+
+def test_a_write_or_a_removal_that_the_table_refuses_stops_no_other(world: World) -> None:
+    world.api.kinds["NodePool"] = [POOL, named(POOL, "other")]
+
+    def refuse(operation: str, key: tuple[str, str]) -> None:
+        if operation in {"put", "delete"} and "class" in key[1]:
+            raise CloudRefused("ValidationException: no")
+
+    world.table.before = refuse
+    assert world.copy() == ["ManifestInvalid"]
+    assert world.titles() == {f"{KIND_OF_POOLS}/pool", f"{KIND_OF_POOLS}/other"}
+
+
 def test_of_two_copies_at_a_time_the_earlier_one_does_not_overwrite(world: World) -> None:
     world.copy()
     stored = world.stored.of(CLUSTER, deleted=True)
-    early = plan_copy(CLUSTER, stored, {KIND_OF_POOLS: [changed(POOL, {"spec.weight": 1})]}, NOW)
+    listed = {KIND_OF_POOLS: [changed(POOL, {"spec.weight": 1})]}
+    early = plan_copy(CLUSTER, stored, listed, NOW, {})
     world.api.kinds["NodePool"] = [changed(POOL, {"spec.weight": 2})]
     world.copy()
     ((written, replaces),) = early.writes
@@ -269,6 +364,11 @@ def test_of_two_copies_at_a_time_the_earlier_one_does_not_overwrite(world: World
         (timedelta(seconds=60), 15, ""),
         (timedelta(seconds=-30), 15, "KarpenterIsRunning"),
         (timedelta(seconds=100), 137, "KarpenterIsRunning"),
+        # Released by a leader that stops, and forged.
+        (timedelta(seconds=1), 1, "KarpenterIsRunning"),
+        (timedelta(seconds=301), 80_000, ""),
+        (timedelta(days=-365 * 73), 15, ""),
+        (timedelta(days=-365 * 73), 80_000, ""),
     ],
 )
 def test_nothing_is_launched_from_the_pools_of_a_karpenter_that_runs(
@@ -279,6 +379,45 @@ def test_nothing_is_launched_from_the_pools_of_a_karpenter_that_runs(
     assert world.blocked() == code
     world.table.put(HOME, ManifestHome(CLUSTER, 2, Home.TABLE))
     assert world.blocked() == "", "the manifests of the table are Leeway's own"
+
+
+def test_copies_of_karpenters_pools_are_karpenters_also_after_a_change_of_the_home(
+    world: World,
+) -> None:
+    world.copy()
+    world.api.leases = [Lease("kube-system", world.clock.now(), timedelta(seconds=15))]
+    world.table.put(HOME, ManifestHome(CLUSTER, 2, Home.TABLE))
+    assert world.blocked() == "KarpenterIsRunning"
+    world.table.delete(HOME, cluster=CLUSTER)
+    assert world.blocked() == "KarpenterIsRunning"
+    (pool,) = world.stored.of(CLUSTER, KIND_OF_POOLS)
+    applied = replace(pool, version=pool.version + 1, in_cluster=False)
+    world.stored.write(CLUSTER, applied, pool.version)
+    assert world.blocked() == "", "a person has applied it to the table"
+
+
+@pytest.mark.parametrize("pools", [[], [POOL]])
+def test_a_copy_that_has_read_the_old_home_writes_nothing(world: World, pools: list[Any]) -> None:
+    world.copy()
+    before = world.stored.of(CLUSTER)
+    world.api.kinds["NodePool"] = pools
+    world.api.kinds["EC2NodeClass"] = [CLASS, named(CLASS, "new")]
+
+    def change() -> None:
+        world.table.put(
+            HOME, ManifestHome(CLUSTER, home_of(world.table, CLUSTER).version + 1, Home.TABLE)
+        )
+
+    world.api.meanwhile = change
+    assert world.copy() == []
+    assert world.stored.of(CLUSTER) == before
+    assert home_of(world.table, CLUSTER).home is Home.TABLE
+
+
+def test_a_lease_of_the_last_year_that_there_is_blocks_nothing(world: World) -> None:
+    last = datetime.max.replace(tzinfo=timezone(-timedelta(hours=5)))
+    world.api.leases = [Lease("kube-system", last, timedelta.max)]
+    assert world.blocked() == ""
 
 
 def test_a_copy_of_another_version_is_written_with_its_own(world: World) -> None:

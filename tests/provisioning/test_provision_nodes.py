@@ -1,7 +1,8 @@
 """Runs of the buyer: every pod that can have a node gets one, and none is launched twice."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from itertools import count
 from typing import Any
 
 import pytest
@@ -14,9 +15,12 @@ from leeway.launch.intent import INTENT, JOIN_WITHIN
 from leeway.manifests.in_cluster import KARPENTER_IS_RUNNING
 from leeway.notices import NoticeKind
 from leeway.policy.rules import ClusterPolicy
+from leeway.ports.kubernetes import ClusterUnavailable
+from leeway.provision_run import NodeProvisioning
 from leeway.provisioning.cluster_state import ClaimedNode, ObservedPod, UnreadableObject
 from leeway.provisioning.kept_objects import OBJECT_NOT_READABLE
 from leeway.provisioning.tell import KEPT_FOR, MOST_EVENTS
+from leeway.reasons import Reason
 from leeway.retirement.record import NODE_DELETED, RETIREMENT, ReturnTerms
 from leeway.selection.labels import NODEPOOL, ZONE
 from leeway.selection.offers.catalog import Catalog
@@ -348,6 +352,34 @@ def test_a_cluster_whose_karpenter_runs_gets_no_node_and_loses_none(buying: Buyi
     assert buying.requests[RETIRING] == request
     buying.launch_block = None
     assert len(buying.run().launched) == 2
+
+
+def test_a_karpenter_that_starts_while_a_run_plans_is_the_only_buyer(buying: Buying) -> None:
+    said = KARPENTER_IS_RUNNING(cluster="prod", namespace="kube-system", at="12:00:00 UTC")
+    answers: list[Reason | None] = [None, said]
+    buying.wait_for_nodes(*big_pods(2))
+    deps = replace(buying.dependencies(), launch_block=lambda _cluster, _now: answers.pop(0))
+    report = NodeProvisioning(deps).run("prod", "pods", buying.time + timedelta(minutes=1))
+    assert not answers
+    assert report.result == said
+    assert not report.launched
+    assert not buying.fleets.running
+    assert report.launch_problems.count(said) == 1
+    assert len(report.without_node) == 2
+
+
+def test_a_round_of_which_nobody_knows_whether_it_may_launches_nothing(buying: Buying) -> None:
+    asked = count()
+
+    def block(_cluster: str, _now: datetime) -> None:
+        if next(asked):
+            raise ClusterUnavailable("429: too many requests")
+
+    buying.wait_for_nodes(*big_pods(2))
+    deps = replace(buying.dependencies(), launch_block=block)
+    report = NodeProvisioning(deps).run("prod", "pods", buying.time + timedelta(minutes=1))
+    assert not buying.fleets.running
+    assert "429: too many requests" in report.without_node[0].reason.message
 
 
 def test_without_pools_nothing_is_read_and_requests_are_answered(catalog: Catalog) -> None:

@@ -101,6 +101,8 @@ class Account:
     result: NoticeResult = NoticeResult.STARTED
     now_: datetime = NOTICED + timedelta(minutes=2)
     written: list[str] = field(default_factory=list)
+    copied: tuple[tuple[Reason, ...], Reason | None] = ((), None)
+    copies: list[list[str]] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     received: list[Any] = field(default_factory=list)
     begun: list[Action | None] = field(default_factory=list)
@@ -240,6 +242,11 @@ class Account:
             raise CloudRefused(f"No cluster found for name: {name}")
         return self.clusters[name]
 
+    def copy_manifests(self, _cluster: str) -> tuple[tuple[Reason, ...], Reason | None]:
+        """Keep what was written to the index before."""
+        self.copies.append(list(self.written))
+        return self.copied
+
     def reconciliation(self, *clusters: str) -> Reconciliation:
         """The use case with these dependencies."""
         partly: Any = self  # it has the methods of Groups and ReceiveNotice that reconcile calls
@@ -258,7 +265,7 @@ class Account:
                 retire_node=self,
                 admit_node=self,
                 launches=self,
-                copy_manifests=lambda _: (),
+                copy_manifests=self.copy_manifests,
                 open_cluster=self.open_cluster,
                 clock=self,
             )

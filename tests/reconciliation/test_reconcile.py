@@ -204,6 +204,16 @@ def test_a_failed_read_is_a_problem_and_the_other_parts_go_on(part: str, how: st
         assert [one.result for one in report.clean_ups] == [CleanUpResult.CLEANED]
 
 
+@pytest.mark.parametrize("broken", ["", "index"])
+def test_manifests_are_copied_after_all_else_even_if_it_fails(broken: str) -> None:
+    invalid, held = Reason("ManifestInvalid", "Invalid."), Reason("ManifestsHeld", "Held.")
+    account = Account([observed()], fails={broken}, copied=((invalid,), held))
+    report = run(account)
+    assert report.invalid_manifests == [invalid]
+    assert report.problems[-1] == held
+    assert account.copies == [[] if broken else [OURS.instance]]
+
+
 def test_left_launches_are_continued_and_paused_pools_are_reported() -> None:
     lost, problem = Reason("Lost", "Lost."), Reason("Unknown", "Unknown.")
     account = Account(

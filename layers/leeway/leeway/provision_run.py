@@ -33,6 +33,7 @@ from leeway.launch.node_settings import settings_of
 from leeway.launch.prices import PRICE_CEILING_REACHED, Prices
 from leeway.launch.static_pools import count_of, shortages
 from leeway.manifests.base import Manifest
+from leeway.manifests.in_cluster import KARPENTER_IS_RUNNING, MANIFESTS_HELD
 from leeway.manifests.node_pool import NodePool, without_conflicts
 from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.brakes import (
@@ -131,6 +132,9 @@ KINDS = (
 
 BRAKES = frozenset({LAUNCHES_CAPPED.name, LAUNCHES_IN_VAIN.name, PRICE_CEILING_REACHED.name})
 """The reasons with which Leeway stops spending by itself, and an alarm rings."""
+
+BLOCKS = frozenset({KARPENTER_IS_RUNNING.name, MANIFESTS_HELD.name})
+"""The reasons for which nothing is launched and nothing is given back."""
 
 FOR_RETURNS = timedelta(seconds=20)
 """The time that a run must have left to give capacity back: the decision for 2,000 nodes takes some
@@ -231,7 +235,7 @@ class NodeProvisioning:
         outcome, failures, told = LaunchOutcome((), (), (), ()), unanswered, EventsWritten()
         late: tuple[LatePool, ...] = ()
         static = StaticCapacity()
-        # Last: of two buyers, each that starts now finds the other one.
+        # Late, and again before each round of launches: Karpenter may have started since.
         blocked = self._deps.launch_block(cluster, self._deps.clock.now()) if has_pools else None
         rehearses = policy.dry_run
         if blocked is not None:
@@ -243,6 +247,9 @@ class NodeProvisioning:
             if not policy.dry_run:
                 told = self._tell(read, outcome, late, until)
                 failures = told.failures
+            blocked = blocked or next((one for one in outcome.reasons if one.code in BLOCKS), None)
+            if blocked is not None:
+                policy = replace(policy, dry_run=True)
         returned = self._return_capacity(read, policy, outcome, until)
         demanded = len(read.demand.pods)
         result = PROVISIONED(
@@ -269,7 +276,7 @@ class NodeProvisioning:
             launch_problems=(
                 *((blocked,) if blocked else ()),
                 *conflicts,
-                *outcome.reasons,
+                *(one for one in outcome.reasons if one != blocked),
                 *read.problems,
             ),
             unreadable=tuple(one.reason for one in read.state.unreadable),
@@ -378,6 +385,7 @@ class NodeProvisioning:
                 if one.keeps_offering
                 for pod in demand.moving[one.instance]
             ),
+            launch_block=lambda: self._deps.launch_block(read.cluster, self._deps.clock.now()),
         )
         if policy.dry_run:
             outcome = self._deps.launch_nodes.preview(order).outcome

@@ -1,9 +1,11 @@
 """Where the users of a cluster keep its manifests, and the CRDs that their API server needs."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Self
 
+from leeway.manifests.configuration import POOL, StoredManifests
 from leeway.manifests.in_cluster import HOME, Home, ManifestHome, home_of
 from leeway.table import RecordChanged
 from leeway.wiring.clients import table
@@ -44,7 +46,7 @@ class ManifestsHome(Kind):
         return f"dynamodb:PutItem pk=MANIFESTS#{cluster} sk=HOME home={self.home}"
 
     def removal(self, cluster: str) -> str:
-        return f"dynamodb:DeleteItem pk=MANIFESTS#{cluster} sk=HOME"
+        return f"dynamodb:DeleteItem pk=MANIFESTS#{cluster} sk=HOME, and the copies of NodePools"
 
     def write(self, services: "Services", now: Self | None) -> None:
         records = table(name=services.stack.table)
@@ -58,7 +60,16 @@ class ManifestsHome(Kind):
             ) from error
 
     def remove(self, services: "Services") -> None:
-        table(name=services.stack.table).delete(HOME, cluster=self.cluster)
+        """Remove the home, and the copies of pools: nobody must launch from Karpenter's. The home
+        goes last, so that a release that was stopped finds it again."""
+        replace(self, home=Home.TABLE).write(services, None)  # reconcile copies no more
+        records = table(name=services.stack.table)
+        stored = StoredManifests(records)
+        for pool in stored.of(self.cluster, POOL):
+            if pool.in_cluster:
+                with suppress(RecordChanged):  # somebody has applied it to the table
+                    stored.forget(self.cluster, pool)
+        records.delete(HOME, cluster=self.cluster)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from msgspec.json import Decoder
 
 from leeway.kubernetes.connection import Connection, is_unknown_path, raise_for_status
 from leeway.kubernetes.list_watch import ObjectList, list_objects, read_json
-from leeway.manifests.in_cluster import Lease
+from leeway.manifests.in_cluster import Lease, is_read
 from leeway.manifests.reading import Kind
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 
@@ -21,7 +21,6 @@ _OBJECTS = Decoder(ObjectList[dict[str, Any]])
 
 
 class _Spec(Struct):
-    holder: str = field(name="holderIdentity", default="")
     renewed: datetime | None = field(name="renewTime", default=None)
     seconds: int = field(name="leaseDurationSeconds", default=15)
 
@@ -41,26 +40,31 @@ class HttpClusterApi:
         self._connection = connection
 
     def objects(self, kind: Kind) -> list[dict[str, Any]] | None:
-        """List all objects of a kind; None if the API server does not have the kind."""
+        """List all objects of a kind that Leeway reads; None if the API server does not have the
+        kind. Of a page, only these are kept, and without what is not read."""
         path = f"/apis/{kind.api_version}/{kind.plural}"
         about = {"apiVersion": kind.api_version, "kind": kind.name}
+
+        def kept(page: list[dict[str, Any]]) -> list[dict[str, Any]]:
+            return [{**_lean(one), **about} for one in page if is_read(kind, one)]
+
         try:
-            found = self._connection.call(lambda one: list_objects(one, path, _OBJECTS))
+            return self._connection.call(lambda one: list_objects(one, path, _OBJECTS, kept))
         except ClusterUnavailable as error:
             if is_unknown_path(error):
                 return None
             raise
         except ApiError as error:
             raise ClusterRefused(f"{path}: {error}"[:300]) from error
-        return [{**one, **about} for one in found]
 
     def karpenter_leases(self) -> tuple[Lease, ...]:
-        """Read the Leases with which Karpenter elects its leader, if somebody holds them."""
+        """Read the Leases with which Karpenter elects its leader. One without a holder counts,
+        too: a leader that stops gives its Lease back, and may still buy."""
         found = ((namespace, self._lease(namespace)) for namespace in NAMESPACES)
         return tuple(
-            Lease(namespace, spec.renewed.astimezone(UTC), timedelta(seconds=spec.seconds))
+            Lease(namespace, _in_zone(spec.renewed), _lasts(spec.seconds))
             for namespace, spec in found
-            if spec is not None and spec.holder and spec.renewed is not None
+            if spec is not None and spec.renewed is not None
         )
 
     def _lease(self, namespace: str) -> _Spec | None:
@@ -77,3 +81,20 @@ class HttpClusterApi:
             if error.response.status_code == 404:
                 return None
             raise ClusterRefused(f"{path}: {error}"[:300]) from error
+
+
+def _lean(document: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the field managers, which may be larger than the rest."""
+    metadata = document.get("metadata") or {}
+    rest = {name: value for name, value in metadata.items() if name != "managedFields"}
+    return {**document, "metadata": rest}
+
+
+def _in_zone(time: datetime) -> datetime:
+    """Not as UTC: the last hours of the year 9999 may have no time there."""
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def _lasts(seconds: int) -> timedelta:
+    """Limited to a day: a time span has a largest value."""
+    return timedelta(seconds=min(max(seconds, 0), 86_400))

@@ -95,8 +95,13 @@ PAGE = 500
 type Parameters = dict[str, str]
 
 
-def list_objects[T](connection: Connection, path: str, pages: Decoder[ObjectList[T]]) -> list[T]:
-    """List all objects of a path.
+def list_objects[T](
+    connection: Connection,
+    path: str,
+    pages: Decoder[ObjectList[T]],
+    kept: Callable[[list[T]], list[T]] = list,
+) -> list[T]:
+    """List all objects of a path; `kept` returns what is kept of a page.
 
     Raises:
         ApiError, ValueError, MsgspecError: as `list_pages`, and for an answer that is no list.
@@ -109,7 +114,7 @@ def list_objects[T](connection: Connection, path: str, pages: Decoder[ObjectList
 
     found: list[T] = []
     for first, page in list_pages(read, {}, PAGE):
-        found = page.items if first else found + page.items
+        found = kept(page.items) if first else found + kept(page.items)
     return found
 
 

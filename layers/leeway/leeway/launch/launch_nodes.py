@@ -151,6 +151,10 @@ class LaunchNodes:
     def _round(self, run: LaunchRun, prepared: Sequence[PreparedLaunch]) -> list[LaunchIntent]:
         """Launch a round's groups side by side; return their intents with the instances."""
         ready = self._with_templates(run, prepared)
+        if ready:
+            run.check_block()
+        if run.stopped:
+            return []
         results = in_parallel(lambda one: self._executor.carry_out(one.intent), ready, AT_ONCE)
         new = [instance for one in results for instance in one.intent.instances]
         run.added += len(new)

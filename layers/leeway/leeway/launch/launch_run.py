@@ -139,7 +139,7 @@ class LaunchOrder:
     what all nodes may cost, None for no maximum. It begins no round after `until`, and improves no
     plan any longer. `retiring` are the instances of each static pool that retire and that another
     one is launched for; None leaves static pools as they are. `moving` are the pods of nodes that
-    work and are given back.
+    work and are given back. `launch_block` says, right before each round, why nothing is launched.
     """
 
     cluster: str
@@ -157,6 +157,7 @@ class LaunchOrder:
     until: datetime | None = None
     retiring: Mapping[str, Sequence[str]] | None = None
     moving: frozenset[str] = frozenset()
+    launch_block: Callable[[], Reason | None] = lambda: None
 
 
 @dataclass
@@ -260,6 +261,16 @@ class LaunchRun:
                 *self.stopped,
                 NODE_NOT_LAUNCHED(why="the run has no time left, and the next run goes on"),
             )
+
+    def check_block(self) -> None:
+        """Stop if something speaks against a launch now, or nobody knows: what this run has
+        launched stays."""
+        try:
+            blocked = self.order.launch_block()
+        except API_ERRORS as error:
+            blocked = NODE_NOT_LAUNCHED(why=f"Leeway cannot read whether it may: {clause(error)}")
+        if blocked is not None:
+            self.stopped = (*self.stopped, blocked)
 
     def plan(self) -> Plan:
         """Plan for all pods: on nodes that exist, on launched ones, and on new ones."""

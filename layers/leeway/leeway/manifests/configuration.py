@@ -125,14 +125,22 @@ class StoredManifests:
             deleted = replace(manifest, body="", original="", version=0, deleted_at=now)
             self.write(cluster, deleted, manifest.version)
         else:
-            self._table.delete(
-                MANIFEST,
-                replaces=manifest.version,
-                cluster=cluster,
-                resource=manifest.resource,
-                namespace=manifest.namespace,
-                name=manifest.name,
-            )
+            self.forget(cluster, manifest)
+
+    def forget(self, cluster: str, manifest: StoredManifest) -> None:
+        """Remove a manifest if its version is stored, and leave nothing of a pool: its nodes stay.
+
+        Raises:
+            RecordChanged: another version is stored, or none.
+        """
+        self._table.delete(
+            MANIFEST,
+            replaces=manifest.version,
+            cluster=cluster,
+            resource=manifest.resource,
+            namespace=manifest.namespace,
+            name=manifest.name,
+        )
 
 
 def _damaged(error: UnreadableRecord) -> StoredManifest:

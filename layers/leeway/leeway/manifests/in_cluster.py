@@ -9,21 +9,26 @@ them, says so, and launches nothing new.
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
+from itertools import takewhile
 from typing import Any, Protocol
+
+from pydantic import AwareDatetime
 
 from leeway import __version__
 from leeway.clock import Clock
 from leeway.manifests.configuration import (
+    MANIFEST,
     MANIFEST_INVALID,
     POOL,
     StoredManifest,
     StoredManifests,
 )
 from leeway.manifests.reading import KINDS, LARGEST, Kind, Written, interpret
+from leeway.ports.aws import CloudRefused
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.table import Record, RecordChanged, Table
 
@@ -59,12 +64,14 @@ class Home(StrEnum):
 @dataclass(frozen=True, slots=True)
 class ManifestHome:
     """Where a cluster's manifests are, as `leeway adopt` recorded it. `held` is why Leeway launches
-    nothing new; only `reconcile` writes it."""
+    nothing new. `missing` is since when complete lists lack copies, by their title. Only
+    `reconcile` writes both."""
 
     cluster: str
     version: int
     home: Home
     held: Reason | None = None
+    missing: Mapping[str, AwareDatetime] = field(default_factory=dict)
 
 
 HOME = Record(ManifestHome, "MANIFESTS#{cluster}", "HOME", versioned=True)
@@ -78,7 +85,7 @@ def home_of(table: Table, cluster: str) -> ManifestHome:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A Lease that somebody holds, and when it was renewed last."""
+    """A Lease, and when it was renewed last. Who releases it renews it once more."""
 
     namespace: str
     renewed_at: datetime
@@ -89,7 +96,8 @@ class ClusterApi(Protocol):
     """The API server of one cluster."""
 
     def objects(self, kind: Kind) -> Sequence[Document] | None:
-        """List all objects of a kind; None if the API server does not have the kind.
+        """List all objects of a kind that Leeway reads (`is_read`); None if the API server does not
+        have the kind.
 
         Raises:
             ClusterUnavailable, ClusterRefused: the list is not complete.
@@ -107,14 +115,18 @@ class ClusterApi(Protocol):
 
 ALIVE_FOR = timedelta(seconds=60)
 """How long after its last renewal a Lease counts as renewed, beside the time that it says itself:
-clocks differ, and a leader that is late may still buy."""
+clocks differ, a leader that is late may still buy, and so may one that has released its Lease."""
+
+LONGEST_LEASE = timedelta(minutes=5)
+"""What a Lease says of its own time counts up to this: a forged one does not block for ever."""
 
 
 def running_karpenter(cluster: str, leases: Sequence[Lease], now: datetime) -> Reason | None:
     """Return that Karpenter is alive, None if no Lease of it is renewed."""
     for one in leases:
-        if now < one.renewed_at + max(ALIVE_FOR, one.lasts):
-            at = f"{one.renewed_at:%H:%M:%S} UTC"
+        # A time far in the future is forged, and a sum with it may be out of range.
+        if abs(now - one.renewed_at) < max(ALIVE_FOR, min(one.lasts, LONGEST_LEASE)):
+            at = f"{one.renewed_at.astimezone(UTC):%H:%M:%S} UTC"
             return KARPENTER_IS_RUNNING(cluster=cluster, namespace=one.namespace, at=at)
     return None
 
@@ -130,13 +142,25 @@ class Copying:
     """What one copy changes in the table: writes with the versions that they replace, and removals.
 
     `problems` are invalid manifests, whose last valid copies stay. `held`: why nothing is removed.
+    `missing`: since when complete lists lack other copies, by their title.
     """
 
     writes: tuple[tuple[StoredManifest, int], ...] = ()
     removals: tuple[StoredManifest, ...] = ()
     problems: tuple[Reason, ...] = ()
     held: Reason | None = None
+    missing: Mapping[str, datetime] = field(default_factory=dict)
 
+
+COPY_FOR = timedelta(seconds=20)
+"""How long one copy reads the API server and begins writes; the next one continues."""
+
+MISSING_FOR = timedelta(minutes=1)
+"""The time between the first and the last list that lack a manifest, before it is removed: while a
+CRD is deleted, Kubernetes deletes the objects first, and a list of what is left is complete."""
+
+MOST_MISSING = 500
+"""Missing manifests that are remembered, and removed, at a time: the record of them is small."""
 
 type Key = tuple[str, str, str]
 
@@ -149,9 +173,11 @@ def plan_copy(
     stored: Sequence[StoredManifest],
     listed: Mapping[str, Sequence[Document] | None],
     now: datetime,
+    missing: Mapping[str, datetime],
 ) -> Copying:
     """Compare the manifests of an API server with the table. `listed` has all objects of each kind
-    by its name, such as `nodepool.karpenter.sh`; None for a kind that the API server lacks."""
+    by its name, such as `nodepool.karpenter.sh`; None for a kind that the API server lacks.
+    `missing` is what the copy before returned. An object that is being deleted is missing."""
     before = {(one.resource, one.namespace, one.name): one for one in stored}
     seen: set[Key] = set()
     writes: list[tuple[StoredManifest, int]] = []
@@ -159,6 +185,8 @@ def plan_copy(
     for resource, documents in listed.items():
         counted: Counter[str] = Counter()
         for document in documents or ():
+            if (document.get("metadata") or {}).get("deletionTimestamp"):
+                continue
             key = _key_of(resource, document, cluster)
             seen.add(key)
             counted[key[1]] += 1
@@ -166,7 +194,12 @@ def plan_copy(
                 continue
             match _read(document, cluster):
                 case Written() as written:
-                    writes += _write(before, written, now)
+                    for write in _write(before, written, now):
+                        if size := _too_large(cluster, write[0]):
+                            problem = f"{write[0].title}: {size}"
+                            problems.append(MANIFEST_INVALID(problem=problem, author=""))
+                        else:
+                            writes.append(write)
                 case str() as problem:
                     problems.append(MANIFEST_INVALID(problem=clause(problem), author=""))
         for namespace, count in counted.items():
@@ -178,13 +211,29 @@ def plan_copy(
                 problems.append(MANIFEST_INVALID(problem=problem, author=""))
     copies = [one for one in stored if one.in_cluster and one.deleted_at is None]
     held = _held(cluster, copies, listed, seen)
-    removals = [
-        one
-        for one in copies
-        if listed.get(one.resource) is not None
-        and (one.resource, one.namespace, one.name) not in seen
-    ]
-    return Copying(tuple(writes), () if held else tuple(removals), tuple(problems), held)
+    if held:
+        # When the others are back, what is still missing counts anew: it may come back, too.
+        return Copying(tuple(writes), (), tuple(problems), held)
+    lacking = [one for one in copies if (one.resource, one.namespace, one.name) not in seen]
+    removals, since = _removals(lacking, missing, now)
+    return Copying(tuple(writes), removals, tuple(problems), missing=since)
+
+
+def _removals(
+    lacking: Sequence[StoredManifest], missing: Mapping[str, datetime], now: datetime
+) -> tuple[tuple[StoredManifest, ...], Mapping[str, datetime]]:
+    """Return which copies are removed, and since when the others are missing."""
+    since = {_long_title(one): missing.get(_long_title(one), now) for one in lacking[:MOST_MISSING]}
+    removals = tuple(
+        one for one in lacking if now - since.get(_long_title(one), now) >= MISSING_FOR
+    )
+    for one in removals:
+        del since[_long_title(one)]
+    return removals, since
+
+
+def _long_title(one: StoredManifest) -> str:
+    return f"{one.resource} {one.namespace}/{one.name}"
 
 
 def _key_of(resource: str, document: Document, cluster: str) -> Key:
@@ -219,6 +268,20 @@ def _read(document: Document, cluster: str) -> Written | str:
     if reading.problems:
         return "; ".join(map(str, reading.problems[:3]))
     return reading.written[0]
+
+
+LARGEST_STORED = 396 * 1024
+"""The most bytes of a manifest as the table stores it, which quotes its JSON once more. An item of
+DynamoDB has at most 400 KB, with its key."""
+
+
+def _too_large(cluster: str, manifest: StoredManifest) -> str:
+    """Say that a manifest is too large for the table; nothing if it is not."""
+    body = MANIFEST.write(manifest, {"cluster": cluster}, manifest.written_at).body or ""
+    size = len(body.encode() if isinstance(body, str) else body)
+    if size <= LARGEST_STORED:
+        return ""
+    return f"too large: {size:,} bytes as the table stores it; the limit is {LARGEST_STORED:,}"
 
 
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -275,8 +338,13 @@ def launch_block(
         CloudUnavailable, CloudRefused, ClusterUnavailable, ClusterRefused: it is not known.
     """
     home = home_of(table, cluster)
-    if home.home is Home.TABLE or home.held is not None:
+    if home.held is not None:
         return home.held
+    # Copies stay in the table when a person changes the home, and they are Karpenter's pools.
+    if home.home is Home.TABLE and not any(
+        one.in_cluster for one in StoredManifests(table).of(cluster, POOL)
+    ):
+        return None
     return running_karpenter(cluster, open_cluster(cluster).karpenter_leases(), now)
 
 
@@ -291,9 +359,9 @@ class ManifestCopies:
         self._open_cluster = open_cluster
         self._clock = clock
 
-    def copy(self, cluster: str) -> tuple[Reason, ...]:
-        """Copy the manifests of a cluster, if they are in its API server; return what operators
-        have to know.
+    def copy(self, cluster: str) -> tuple[tuple[Reason, ...], Reason | None]:
+        """Copy the manifests of a cluster, if they are in its API server; return which are invalid,
+        and why nothing is removed.
 
         The table is read before the API server, and each write replaces the version that was read:
         of two copies at a time, the one that has read the API server earlier does not overwrite.
@@ -301,28 +369,50 @@ class ManifestCopies:
         Raises:
             CloudUnavailable, CloudRefused, ClusterUnavailable, ClusterRefused: nothing was copied.
         """
+        until = self._clock.now() + COPY_FOR
         home = home_of(self._table, cluster)
         if home.home is Home.TABLE:
-            return ()
+            return (), None
         stored = self._stored.of(cluster, deleted=True)
         api = self._open_cluster(cluster)
         listed = {resource: _list(api, resource) for resource in READ}
-        planned = plan_copy(cluster, stored, listed, self._clock.now())
-        if home.held != planned.held:
-            changed = replace(home, version=home.version + 1, held=planned.held)
-            self._unless_changed(partial(self._table.put, HOME, changed))
-        for written, replaces in planned.writes:
-            self._unless_changed(partial(self._stored.write, cluster, written, replaces))
-        for gone in planned.removals:
-            self._unless_changed(partial(self._stored.delete_manifest, cluster, gone))
-        return (*planned.problems, *([planned.held] if planned.held else []))
+        planned = plan_copy(cluster, stored, listed, self._clock.now(), home.missing)
+        new = replace(home, held=planned.held, missing=planned.missing)
+        if not self._still_at(new, home):
+            return (), None
+        changes = [
+            (one.title, partial(self._stored.write, cluster, one, replaces))
+            for one, replaces in planned.writes
+        ] + [
+            (one.title, partial(self._stored.delete_manifest, cluster, one))
+            for one in planned.removals
+        ]
+        in_time = takewhile(lambda _: self._clock.now() < until, changes)
+        refused = [reason for one in in_time if (reason := _refused(*one)) is not None]
+        return (*planned.problems, *refused), planned.held
 
-    @staticmethod
-    def _unless_changed(write: Callable[[], None]) -> None:
+    def _still_at(self, new: ManifestHome, home: ManifestHome) -> bool:
+        """Whether the home is still what was read, and write what changes. If a person has changed
+        it since, or another copy, nothing may be written any more."""
+        if new == home:
+            return home_of(self._table, home.cluster) == home
         try:
-            write()
+            self._table.put(HOME, replace(new, version=home.version + 1))
         except RecordChanged:
-            return  # another copy was first; the next one compares again
+            return False
+        return True
+
+
+def _refused(title: str, change: Callable[[], None]) -> Reason | None:
+    """Write or remove a manifest. Return that the table refuses it: the others go on."""
+    try:
+        change()
+    except RecordChanged:
+        return None  # another copy was first; the next one compares again
+    except CloudRefused as error:
+        problem = f"{title}: the table refuses it: {clause(error)}"
+        return MANIFEST_INVALID(problem=problem, author="")
+    return None
 
 
 READ = tuple(dict.fromkeys(one.resource for one in KINDS if not one.current))
@@ -334,11 +424,14 @@ def _list(api: ClusterApi, resource: str) -> Sequence[Document] | None:
     for kind in reversed([one for one in KINDS if one.resource == resource and not one.current]):
         found = api.objects(kind)
         if found is not None:
-            return [one for one in found if resource != SCALED_OBJECT or _is_taken(one)]
+            return [one for one in found if is_read(kind, one)]
     return None
 
 
-def _is_taken(document: Document) -> bool:
+def is_read(kind: Kind, document: Document) -> bool:
+    """Whether Leeway reads an object: of ScaledObjects, those that it takes over."""
+    if kind.resource != SCALED_OBJECT:
+        return True
     metadata = document.get("metadata") or {}
     marks = {**(metadata.get("annotations") or {}), **(metadata.get("labels") or {})}
     return marks.get(TAKE) == "true"

@@ -97,7 +97,7 @@ def parse_request(event: Any) -> ReconcileRequest:
 class Dependencies:
     """The dependencies of reconcile. `clusters` are the names of Leeway's clusters. `hasty_sweep`
     gives up soon if EC2 throttles. `copy_manifests` copies those that users keep in the API server
-    of a cluster, and returns what is wrong with them."""
+    of a cluster, and returns which are invalid, and why nothing is removed."""
 
     clusters: frozenset[str]
     origin: EventOrigin
@@ -112,7 +112,7 @@ class Dependencies:
     retire_node: RetireNode
     admit_node: AdmitNode
     launches: Launches
-    copy_manifests: Callable[[str], Sequence[Reason]]
+    copy_manifests: Callable[[str], tuple[Sequence[Reason], Reason | None]]
     open_cluster: Callable[[str], ClusterLeftovers]
     clock: Clock
 
@@ -194,13 +194,15 @@ class Reconciliation:
     def _run_one(self, region: ObservedRegion, cluster: str) -> ClusterReport:
         report = ClusterReport(cluster)
         report.guard("start on the cluster", partial(self._reconcile, report, region))
+        # Last: an API server that is slow must not delay the search for lost events.
+        copy = partial(self._deps.copy_manifests, cluster)
+        invalid, held = report.guard("copy the manifests of the API server", copy) or ((), None)
+        report.invalid_manifests.extend(invalid)
+        report.problems.extend([held] if held else [])
         return report
 
     def _reconcile(self, report: ClusterReport, region: ObservedRegion) -> None:
         cluster = report.cluster
-        copy = partial(self._deps.copy_manifests, cluster)
-        wrong = report.guard("copy the manifests of the API server", copy)
-        report.problems.extend(wrong or ())
         policy = self._deps.policies.policy_of(cluster)
         here = {one.facts.instance: one for one in region.instances if one.facts.cluster == cluster}
         report.instances = len(here)

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from leeway.failures import describe_error
 from leeway.instances.observed import ObservedInstance
-from leeway.reasons import Reason, ReasonCode
+from leeway.reasons import Reason, ReasonCode, counted
 from leeway.reconciliation.clean_up import CleanUpOutcome, ClusterNodes
 from leeway.telemetry import Telemetry
 
@@ -15,6 +15,11 @@ RECONCILE_INCOMPLETE = ReasonCode(
     "Reconcile could not {what}: {error}. The next run retries it.",
     "clusterproblemsalarm",
 )
+
+
+MOST_INVALID = 20
+"""Invalid manifests that a run logs. Tenants write them: they neither fill the log nor wake anybody
+at night."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,7 @@ class ClusterReport:
 
     - `instances`: the number of its instances, None if they were not listed.
     - `paused_pools`: why pools are paused. `deleted_templates`: names of launch templates.
+    - `invalid_manifests`: those of its API server, which its users correct.
     - `index_written`, `index_removed`: the number of changed items of the index.
     """
 
@@ -44,6 +50,7 @@ class ClusterReport:
     paused_pools: list[Reason] = field(default_factory=list)
     deleted_templates: list[str] = field(default_factory=list)
     problems: list[Reason] = field(default_factory=list)
+    invalid_manifests: list[Reason] = field(default_factory=list)
 
     def guard[T](self, what: str, work: Callable[[], T]) -> T | None:
         """Call `work`; if it raises, add the problem that reconcile could not do this, and return
@@ -100,15 +107,22 @@ class ReconciliationTelemetry(Telemetry):
         """Log a line for each finding, clean-up and problem of a run, and count them. Only a run of
         `all_clusters` counts findings and paused pools."""
         problems = findings = paused = 0
+        invalid: list[tuple[str, Reason]] = []
         for report in reports:
             self._log(report)
+            invalid += ((report.cluster, one) for one in report.invalid_manifests)
             problems += len(report.problems)
             findings += len(report.findings)
             paused += len(report.paused_pools)
+        for cluster, one in invalid[:MOST_INVALID]:
+            self.logger.warning(one.message, extra={"cluster": cluster, "code": one.code})
+        if len(invalid) > MOST_INVALID:
+            further = counted(len(invalid) - MOST_INVALID, "further manifest")
+            self.logger.warning(f"Leeway can't read {further}.")
         self.count("ClusterProblems", problems)
         if all_clusters:
             self.count("LaunchProblems", paused)
-            self.count("MinorProblems", findings)
+            self.count("MinorProblems", findings + len(invalid))
 
     def _log(self, report: ClusterReport) -> None:
         cluster = {"cluster": report.cluster}

@@ -1,6 +1,6 @@
 """Builds `reconcile`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache, partial
 from typing import Any
@@ -9,9 +9,11 @@ from leeway.aws.autoscaling import AutoScalingWaitingActions
 from leeway.aws.ec2 import Ec2Sweep
 from leeway.aws.launch_templates import Ec2LaunchTemplates
 from leeway.instances.facts import InstanceIndex
+from leeway.kubernetes.transport import within
 from leeway.launch.left_launches import LeftLaunches
-from leeway.manifests.in_cluster import ManifestCopies
+from leeway.manifests.in_cluster import COPY_FOR, ManifestCopies
 from leeway.ports.aws import CloudRefused
+from leeway.reasons import Reason
 from leeway.reconciliation.reconcile import Dependencies, ReconcileRequest, Reconciliation
 from leeway.reconciliation.report import ReconciliationTelemetry
 from leeway.retirement.record import Retirement
@@ -62,11 +64,16 @@ def reconciliation() -> Reconciliation:
             retire_node=retirements(),
             admit_node=admissions(),
             launches=_launches(),
-            copy_manifests=ManifestCopies(table(), cluster_api, clock()).copy,
+            copy_manifests=_copy_manifests,
             open_cluster=open_cluster,
             clock=clock(),
         )
     )
+
+
+def _copy_manifests(cluster: str) -> tuple[Sequence[Reason], Reason | None]:
+    with within(COPY_FOR.total_seconds()):
+        return ManifestCopies(table(), cluster_api, clock()).copy(cluster)
 
 
 def _launches() -> LeftLaunches:
