@@ -68,7 +68,7 @@ class ManifestsHome(Kind):
         for pool in stored.of(self.cluster, POOL):
             if pool.in_cluster:
                 with suppress(RecordChanged):  # somebody has applied it to the table
-                    stored.forget(self.cluster, pool)
+                    stored.forget_manifest(self.cluster, pool)
         records.delete(HOME, cluster=self.cluster)
 
 

@@ -125,9 +125,9 @@ class StoredManifests:
             deleted = replace(manifest, body="", original="", version=0, deleted_at=now)
             self.write(cluster, deleted, manifest.version)
         else:
-            self.forget(cluster, manifest)
+            self.forget_manifest(cluster, manifest)
 
-    def forget(self, cluster: str, manifest: StoredManifest) -> None:
+    def forget_manifest(self, cluster: str, manifest: StoredManifest) -> None:
         """Remove a manifest if its version is stored, and leave nothing of a pool: its nodes stay.
 
         Raises:
