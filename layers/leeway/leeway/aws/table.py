@@ -73,18 +73,17 @@ class DynamoTable(Table):
             for page in self._client().get_paginator("query").paginate(**parameters):
                 yield from map(_item, page["Items"])
 
-    def _put(self, item: Item, replaces: int | None) -> None:
-        self._write("put_item", item.key, replaces, Item=_attributes(item))
-
-    def _delete(self, key: Key, replaces: int | None) -> None:
-        self._write("delete_item", key, replaces, Key=_key(key))
-
-    def _write(self, operation: str, key: Key, replaces: int | None, **parameters: Any) -> None:
-        if replaces is not None:
-            parameters |= _stored(replaces, self._clock.now().timestamp())
+    def _write(self, key: Key, item: Item | None, replaces: int | None) -> None:
+        now = self._clock.now().timestamp()
+        condition = {} if replaces is None else _stored(replaces, now)
         with aws_errors():
+            dynamodb = self._client()
             try:
-                getattr(self._client(), operation)(TableName=self._name, **parameters)
+                if item is None:
+                    dynamodb.delete_item(TableName=self._name, Key=_key(key), **condition)
+                else:
+                    attributes = _attributes(item)
+                    dynamodb.put_item(TableName=self._name, Item=attributes, **condition)
             except ClientError as error:
                 if code_of(error) == "ConditionalCheckFailedException":
                     raise RecordChanged(" ".join(key)) from error
