@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from leeway.aws.errors import aws_errors, code_of
 from leeway.clock import Clock, SystemClock
-from leeway.execution.retrying import retry_while_unavailable
+from leeway.execution.retrying import WhileUnavailable
 from leeway.ports.aws import CloudUnavailable
 from leeway.table import Index, Item, Key, RecordChanged, Table
 
@@ -105,16 +105,14 @@ class DynamoTable(Table):
             CloudUnavailable: something is unprocessed at the retry timeout.
         """
         answers: list[dict[str, Any]] = []
-
-        def call() -> None:
-            nonlocal requests
-            with aws_errors():
-                answers.append(getattr(self._client(), operation)(RequestItems=requests))
-            if requests := answers[-1].get(left):
+        again = WhileUnavailable(self._clock)
+        while True:
+            with again:
+                with aws_errors():
+                    answers.append(getattr(self._client(), operation)(RequestItems=requests))
+                if not (requests := answers[-1].get(left)):
+                    return answers
                 raise CloudUnavailable(f"{operation} left a part of a batch unprocessed")
-
-        retry_while_unavailable(self._clock, call)
-        return answers
 
 
 def _stored(version: int, now: float) -> dict[str, Any]:

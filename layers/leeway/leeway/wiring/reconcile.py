@@ -8,12 +8,11 @@ from typing import Any
 from leeway.aws.autoscaling import AutoScalingWaitingActions
 from leeway.aws.ec2 import Ec2Sweep
 from leeway.aws.launch_templates import Ec2LaunchTemplates
-from leeway.instances.facts import InstanceIndex
 from leeway.kubernetes.transport import within
-from leeway.launch.left_launches import LeftLaunches
 from leeway.manifests.in_cluster import COPY_FOR, ManifestCopies
 from leeway.ports.aws import CloudRefused
 from leeway.reasons import Reason
+from leeway.reconciliation.left_launches import LeftLaunches
 from leeway.reconciliation.reconcile import Dependencies, ReconcileRequest, Reconciliation
 from leeway.reconciliation.report import ReconciliationTelemetry
 from leeway.retirement.record import Retirement
@@ -57,7 +56,6 @@ def reconciliation() -> Reconciliation:
             hasty_sweep=Ec2Sweep(partial(client, "ec2", tries=FAIL_FAST_TRIES)),
             waiting=AutoScalingWaitingActions(partial(client, "autoscaling", tries=DEFAULT_TRIES)),
             groups=groups(),
-            index=InstanceIndex(table()),
             table=table(),
             policies=configuration(),
             receive_notice=receive_notice_with(_NoSchedules()),
