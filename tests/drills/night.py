@@ -7,12 +7,12 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from leeway_sandbox.provisioning import client
+from leeway_sandbox.provisioning import client, create_workloads
 from leeway_sandbox.sandbox import Sandbox
 
 from tests.drills.page import RUNBOOK, Section, sections
 from tests.drills.shell import Shell
-from tests.end_to_end.environment import Entry, Environment, Journal
+from tests.end_to_end.environment import Entry, Environment, Journal, until
 from tests.end_to_end.provisioning import CLUSTER
 
 PAGE = sections(RUNBOOK.read_text(encoding="utf-8"))
@@ -38,6 +38,20 @@ def drill(*anchors: str, codes: Collection[str] = ()) -> Callable[[Test], Test]:
     return mark
 
 
+def consume_queue(sandbox: Sandbox, *, enabled: bool) -> None:
+    """Let provision_nodes consume its queue, or no longer: then none of its batches runs."""
+    functions = client("lambda", sandbox.lambda_url)
+    asked = {"FunctionName": "leeway-provision-nodes"}
+    (mapping,) = functions.list_event_source_mappings(**asked)["EventSourceMappings"]
+    wanted = "Enabled" if enabled else "Disabled"
+
+    def changed() -> bool:
+        answer = functions.update_event_source_mapping(UUID=mapping["UUID"], Enabled=enabled)
+        return bool(answer["State"] == wanted)
+
+    until(changed)
+
+
 class Night:
     """One drill: time counts from its begin."""
 
@@ -48,6 +62,7 @@ class Night:
         self._shell, self._path, self._codes = shell, path, codes
         self.begun = time.time()
         self.values = {"CLUSTER": CLUSTER}
+        self._pods: list[str] = []
 
     @property
     def sandbox(self) -> Sandbox:
@@ -72,6 +87,19 @@ class Night:
         asked = {"QueueUrl": self.values["URL"], "AttributeNames": [name]}
         sqs = client("sqs", self.sandbox.aws_url)
         return int(sqs.get_queue_attributes(**asked)["Attributes"][name]) > 0
+
+    def create(self, *pods: dict[str, Any]) -> None:
+        """Create pods, which end with the drill."""
+        self._pods += [pod["metadata"]["name"] for pod in pods]
+        create_workloads(pods, self.sandbox.write_kubeconfig())
+
+    def end(self) -> None:
+        """Remove the faults, and then the pods. A run that is left over would find them."""
+        for part in ("kubernetes", "aws", "lambda"):
+            self.faults(part)
+        if self._pods:
+            self.type(f"kubectl delete pods {' '.join(self._pods)} --now --ignore-not-found")
+            self._pods.clear()
 
     def faults(self, part: str, *faults: dict[str, Any]) -> None:
         """Replace the faults of a part of the sandbox."""

@@ -9,9 +9,9 @@ import re
 import time
 from typing import Any
 
-from leeway_sandbox.provisioning import client, create_workloads
+from leeway_sandbox.provisioning import client
 
-from tests.drills.night import PAGE, Night, drill
+from tests.drills.night import PAGE, Night, consume_queue, drill
 from tests.drills.page import commands
 from tests.end_to_end.environment import until
 from tests.end_to_end.launch_faults import no_capacity
@@ -195,15 +195,22 @@ def fail(night: Night, function: str, queue: str) -> str:
 
 @drill("provisioninglatealarm")
 def test_provisioning_is_late(night: Night) -> None:
-    night.faults("lambda", {"function": "*provision-nodes", "kill": "before"})
-    queue = night.output("ProvisionQueueUrl")
-    body = json.dumps({"cluster": CLUSTER, "why": "drill"})
+    night.waiting("ProvisionQueueUrl")
+    queue = night.values["URL"]
     sqs = client("sqs", night.sandbox.aws_url)
+    sqs.purge_queue(QueueUrl=queue)
+    body = json.dumps({"cluster": CLUSTER, "why": "drill"})
     group = {"MessageGroupId": "drill", "MessageDeduplicationId": "drill"}
     sqs.send_message(QueueUrl=queue, MessageBody=body, **group)
-    killed = {"function": "leeway-provision-nodes", "outcome": "killed"}
-    night.until(lambda: night.seen.of("invocation", **killed))
-    said = night.look("With the first try")
+    assert '"Disabled"' in night.look("With the first try")
+    night.faults("lambda", {"function": "*provision-nodes", "kill": "before"})
+    try:
+        consume_queue(night.sandbox, enabled=True)
+        killed = {"function": "leeway-provision-nodes", "outcome": "killed"}
+        night.until(lambda: night.seen.of("invocation", **killed))
+        said = night.look("With the first try")
+    finally:
+        consume_queue(night.sandbox, enabled=False)
     assert "Runtime exited with error: signal: killed" in said
     assert '"Enabled"' in said
 
@@ -250,9 +257,11 @@ def test_two_overlays_conflict(night: Night) -> None:
 @drill("ec2-has-no-capacity", codes=["OfferingsRefused"])
 def test_ec2_has_no_capacity(night: Night) -> None:
     night.faults("aws", no_capacity())
-    said = refused(night, "healthy")
-    assert "CapacityUnavailable" in said
-    night.env.forget_unavailable_offerings()
+    try:
+        assert "CapacityUnavailable" in refused(night, "healthy")
+    finally:
+        night.end()
+        night.env.forget_unavailable_offerings()
 
 
 @drill("a-launch-is-refused", codes=["LaunchRefused"])
@@ -267,23 +276,18 @@ def test_an_ami_does_not_exist(night: Night) -> None:
 
 def refused(night: Night, pool: str) -> str:
     """Let a pod wait for a node of a pool that launches none; return what the section shows."""
-    create_workloads([waiting("no-node", pool)], night.sandbox.write_kubeconfig())
+    night.create(waiting(f"needs-{pool}", pool))
     run(night.sandbox)
     said = night.look("With")
-    assert "default/no-node" in said
-    night.type("kubectl delete pod no-node --now")
+    assert f"default/needs-{pool}" in said
     return said
 
 
 @drill("nodes-are-not-ready", codes=["NodesJoinLate"])
 def test_nodes_join_late(night: Night) -> None:
-    pods = [waiting(f"wrong-ami-{number}", WRONG) for number in range(3)]
-    create_workloads(pods, night.sandbox.write_kubeconfig())
-    run(night.sandbox)
-    refused = night.until(lambda: night.seen.of("boot-refused"))
+    launched = launch_wrong(night)
+    refused = night.env.until(0, lambda seen: seen.of("boot-refused"))
     assert "starts no kubelet" in refused[0]["reason"]
-    launched = instances_of(night, WRONG)
-    assert len(launched) == 3
     night.values["INSTANCE"] = launched[0]
     let_launches_age(night.sandbox, 6)
     run(night.sandbox)
@@ -293,7 +297,7 @@ def test_nodes_join_late(night: Night) -> None:
 
 @drill("launchproblemsalarm", "a-pool-is-paused", codes=["NodesNeverJoined"])
 def test_a_wrong_ami_pauses_its_pool_and_resume_goes_on(night: Night) -> None:
-    launched = instances_of(night, WRONG)
+    launched = launch_wrong(night)
     night.values |= {"INSTANCE": launched[0], "POOL": WRONG}
     end_time_to_join(night.sandbox, launched)
     until(lambda: not instances_of(night, WRONG))
@@ -320,6 +324,15 @@ def test_a_wrong_ami_pauses_its_pool_and_resume_goes_on(night: Night) -> None:
     night.until(lambda: night.type("kubectl get pods").count("Running") >= 3)
 
 
+def launch_wrong(night: Night) -> list[str]:
+    """Let pods wait for nodes of the pool whose AMI is wrong; return its three instances."""
+    night.create(*(waiting(f"{WRONG}-{number}", WRONG) for number in range(3)))
+    run(night.sandbox)
+    launched = instances_of(night, WRONG)
+    assert len(launched) == 3
+    return launched
+
+
 def instances_of(night: Night, name: str) -> list[str]:
     """Return the instances of a pool that start or run."""
     running = {"Name": "instance-state-name", "Values": ["pending", "running"]}
@@ -331,10 +344,10 @@ def instances_of(night: Night, name: str) -> list[str]:
 
 @drill("launchproblemsalarm", "launches-are-held-back", codes=["LaunchesCapped"])
 def test_the_maximum_of_launches_is_reached(night: Night) -> None:
-    create_workloads([waiting("waits", "healthy")], night.sandbox.write_kubeconfig())
+    launch_wrong(night)
+    night.create(waiting("waits", "healthy"))
     run(night.sandbox)
     assert "waits" in night.look(RUN)
-    night.type("kubectl delete pod waits --now")
 
 
 def waiting(name: str, in_pool: str) -> dict[str, Any]:
