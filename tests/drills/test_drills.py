@@ -11,7 +11,7 @@ from typing import Any
 
 from leeway_sandbox.provisioning import client
 
-from tests.drills.night import PAGE, Night, consume_queue, drill
+from tests.drills.night import PAGE, Night, Row, consume_queue, drill, drills
 from tests.drills.page import commands
 from tests.end_to_end.environment import until
 from tests.end_to_end.launch_faults import no_capacity
@@ -80,6 +80,14 @@ def test_the_catalog_is_not_refreshed(night: Night) -> None:
     night.next_run("refresh-catalog")
     said = night.look("With the next refresh")
     assert "denied by an SCP" in said
+
+
+@drill("catalognotrefreshedalarm", codes=["CatalogPartNotRead"])
+def test_a_part_of_the_catalog_is_not_read(night: Night) -> None:
+    night.faults("aws", denied("refresh-catalog", "pricing"))
+    (refresh,) = commands(PAGE["catalognotrefreshedalarm"].parts["Do"])
+    assert "CatalogPartlyRefreshed" in night.type(refresh)
+    night.look("With the next refresh")
 
 
 @drill(
@@ -220,16 +228,75 @@ def test_a_namespace_has_not_adopted_leeway(night: Night) -> None:
     night.next_run("keep-headroom")
     said = night.look(RUN)
     assert "StatefulSet default/nobody" in said
-    assert "`kubectl create rolebinding leeway-headroom-target" in said
+    granting = set(re.findall(r"`(kubectl create rolebinding [^`]+)`", said))
+    assert len(granting) == 2, "one for targets, one for buffers"
+    assert night.type(*granting).count("created") == 2
+
+
+@drill(
+    "minorproblemsalarm",
+    "headroom-is-not-applied",
+    codes=["BufferWithoutSize", "DeploymentNotOwned", "ScaleConflict", "TargetNotFound"],
+)
+def test_headroom_fits_no_object(night: Night) -> None:
+    """The namespace has adopted Leeway in the drill before."""
+    night.next_run("keep-headroom")
+    said = night.look(RUN)
+    for about in ("capacitybuffer default/sizeless", "default/mine-warm", "default/twin-b"):
+        assert about in said
 
 
 @drill("minorproblemsalarm", "a-stored-manifest-has-errors", codes=["ManifestInvalid"])
 def test_a_stored_manifest_cannot_be_read(night: Night) -> None:
-    # A warm run may have read the manifests in the minute before: it ends, and the next is cold.
-    night.faults("lambda", {"function": "*headroom", "kill": "before"})
-    night.next_run("keep-headroom")
+    night.end_warm("keep-headroom")
     night.next_run("keep-headroom")
     assert "broken" in night.look(RUN)
+
+
+def denied(function: str, service: str, action: str = "*") -> dict[str, Any]:
+    """AWS refuses calls of a function."""
+    error = {"error": "AccessDeniedException", "message": "denied by an SCP", "status": 400}
+    return {"service": service, "action": action, "function": f"leeway-{function}", **error}
+
+
+WATCHED = ("minorproblemsalarm", "pods-are-not-watched")
+APPLIED = ("minorproblemsalarm", "headroom-is-not-applied")
+CLUSTERS = ("clusterproblemsalarm",)
+
+
+@drills(
+    Row("watch-pods", WATCHED, ("PoolsNotRead",), "aws", [denied("watch-pods", "dynamodb")]),
+    Row(
+        "watch-pods",
+        WATCHED,
+        ("ProvisioningNotWoken", "WatchLeaseUnavailable"),
+        "aws",
+        [denied("watch-pods", "sqs"), denied("watch-pods", "dynamodb", "GetItem")],
+    ),
+    Row(
+        "keep-headroom",
+        APPLIED,
+        ("HeadroomNotReconciled",),
+        "aws",
+        [denied("keep-headroom", "dynamodb")],
+    ),
+    Row(
+        "keep-headroom",
+        APPLIED,
+        ("HeadroomObjectRefused", "HeadroomObjectUnavailable"),
+        "kubernetes",
+        [
+            {"resource": "deployments", "status": 422},
+            {"resource": "statefulsets/scale", "status": 500},
+        ],
+    ),
+    Row("reconcile", CLUSTERS, ("ManifestsNotRead",), "aws", [denied("reconcile", "dynamodb")]),
+)
+def test_a_run_meets_a_fault(night: Night, row: Row) -> None:
+    night.end_warm(row.function)
+    night.faults(row.part, *row.faults)
+    night.next_run(row.function)
+    night.look("With the next")
 
 
 @drill("minorproblemsalarm", "eventbridge-delivers-no-notices", codes=["EventLost"])
