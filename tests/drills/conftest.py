@@ -66,12 +66,18 @@ def manifests() -> list[dict[str, Any]]:
         settings["metadata"]["name"] = name
         misfits.append(pool(name, capacity=["on-demand"], only={"cpu": ["2"]}))
         misfits[-1]["spec"]["template"]["spec"]["nodeClassRef"]["name"] = name
-    pools = [healthy, wrong, *misfits]
+    dear = pool("dear", capacity=["on-demand"], only={"cpu": ["96"]})
+    gated = pool("gated", capacity=["on-demand"], only={"cpu": ["2"]})
+    gate = {"key": "example.com/gate", "effect": "NoSchedule"}
+    gated["spec"]["template"]["spec"]["startupTaints"] = [gate]
+    lost = pool("lost", capacity=["on-demand"], only={"cpu": ["2"]})
+    lost["spec"]["template"]["spec"]["nodeClassRef"]["name"] = "own"
+    pools = [healthy, wrong, *misfits, dear, gated, lost]
     # Pods of the groups do not run on nodes of pools.
     taint = {"key": "example.com/drill", "effect": "NoSchedule"}
     for one in pools:
         one["spec"]["template"]["spec"]["taints"] = [taint]
-    cluster = document("Cluster", CLUSTER, {"launches": {"atMost": 3}})
+    cluster = document("Cluster", CLUSTER, {"launches": {"atMost": 3, "usdPerHour": 2}})
     headrooms = [nobody, broken, mine, sizeless, *twins]
     return [*headrooms, *overlays, *pools, node_class(), own, small, gone, cluster]
 

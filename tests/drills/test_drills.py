@@ -7,8 +7,14 @@ They are in one file because they share a sandbox, and `make test` gives each fi
 import json
 import re
 import time
+from datetime import UTC, datetime
 from typing import Any
 
+from leeway.aws.table import DynamoTable
+from leeway.catalog.stored import SURVEY
+from leeway.execution.attempt import Phase
+from leeway.notices import LifecycleHook, NoticeKind
+from leeway.retirement.record import RETIREMENT, Retirement
 from leeway_sandbox.provisioning import client
 
 from tests.drills.night import PAGE, Night, Row, consume_queue, drill, drills
@@ -16,7 +22,16 @@ from tests.drills.page import commands
 from tests.end_to_end.environment import until
 from tests.end_to_end.launch_faults import no_capacity
 from tests.end_to_end.launches import answers
-from tests.end_to_end.provisioning import CLUSTER, end_time_to_join, let_launches_age, message, run
+from tests.end_to_end.provisioning import (
+    CLUSTER,
+    end_time_to_join,
+    let_launches_age,
+    message,
+    run,
+    table_of,
+)
+from tests.reconciliation.lost_notices import MINUTE, left_running
+from tests.retirement.retirements import interrupted, take
 
 WRONG = "wrong-ami"
 RUN = "With the next run, within a minute"
@@ -161,10 +176,11 @@ def test_a_node_is_not_cordoned(night: Night) -> None:
     assert outcome["attempt"] == 1, "the first outcome shows it"
 
 
-@drill("retirementproblemsalarm", codes=["NodeDrained"])
+@drill("retirementproblemsalarm", codes=["NodeDrained", "RetirementNotReported"])
 def test_a_retirement_has_problems(night: Night) -> None:
     refused = {"service": "autoscaling", "action": "CompleteLifecycleAction", "count": 2}
     night.faults("aws", refused | {"error": "AccessDenied", "status": 403})
+    night.faults("kubernetes", {"verb": "create", "resource": "events", "status": 403})
     begun = time.time()
     instance = interrupt(night, "hooked")
     seen = night.env.wait([instance], begun)
@@ -315,6 +331,61 @@ def test_eventbridge_loses_a_notice(night: Night) -> None:
     assert len(night.seen.outcomes(instance)) == 1, "it is retired once"
 
 
+@drill(
+    "minorproblemsalarm",
+    "eventbridge-delivers-no-notices",
+    codes=["StartLost", "ExecutionOverdue", "RetiredInstanceRuns", "HookAnswerLost"],
+)
+def test_reconcile_finds_lost_work(night: Night) -> None:
+    """Records as they are if a start was lost, an execution died, the termination of a detached
+    instance had no effect, and the answer to a hook was lost."""
+    night.faults("aws", {"service": "events", "action": "Deliver", "drop": True})
+    now, (detached,) = datetime.now(UTC), night.env.unused_nodes(1, "plain")
+    (waits,) = night.env.unused_nodes(1, "hooked")
+    scaling = client("autoscaling", night.sandbox.aws_url)
+    scaling.detach_instances(
+        InstanceIds=[detached], AutoScalingGroupName="plain", ShouldDecrementDesiredCapacity=False
+    )
+    until(lambda: not group_of(night, detached))
+    scaling.terminate_instance_in_auto_scaling_group(
+        InstanceId=waits, ShouldDecrementDesiredCapacity=False
+    )
+    hooks = scaling.describe_lifecycle_hooks(AutoScalingGroupName="hooked")["LifecycleHooks"]
+    (hook,) = [one for one in hooks if "TERMINATING" in one["LifecycleTransition"]]
+    answered = (LifecycleHook("hooked", hook["LifecycleHookName"]),)
+    coming = {"noticed_at": now - 2 * MINUTE, "deadline": now + 60 * MINUTE}
+    store_retirements(
+        night,
+        (LOST, take(None, NoticeKind.REBALANCE, "n-1").record, coming),
+        (DEAD, interrupted(), {"noticed_at": now - 60 * MINUTE, "deadline": now - 58 * MINUTE}),
+        (detached, left_running(), {"ended_at": now - 3 * MINUTE}),
+        (waits, interrupted(Phase.FINISHED), {"ended_at": now, "hooks": answered}),
+    )
+    night.next_run("reconcile")
+    said = night.look(RUN)
+    assert all(instance in said for instance in (LOST, DEAD, detached, waits))
+    night.until(lambda: answers(night.env, waits))
+
+
+def group_of(night: Night, instance: str) -> str:
+    """Return the Auto Scaling group that an instance's tag names, empty if there is none."""
+    ec2 = client("ec2", night.sandbox.aws_url)
+    (found,) = ec2.describe_instances(InstanceIds=[instance])["Reservations"]
+    tags = {one["Key"]: one["Value"] for one in found["Instances"][0].get("Tags", [])}
+    return str(tags.get("aws:autoscaling:groupName", ""))
+
+
+LOST, DEAD = "i-0d0000000000000a1", "i-0d0000000000000a2"
+
+
+def store_retirements(night: Night, *records: tuple[str, Retirement, dict[str, Any]]) -> None:
+    """Store records of retirements of instances, with changes."""
+    table = DynamoTable(lambda: client("dynamodb", night.sandbox.aws_url), table_of(night.sandbox))
+    for instance, record, changes in records:
+        facts = record.facts.model_copy(update={"instance": instance, "cluster": CLUSTER})
+        table.put(RETIREMENT, record.model_copy(update={"facts": facts, "version": 1, **changes}))
+
+
 @drill("a-nodeoverlay-is-not-applied", codes=["OverlayConflict"])
 def test_two_overlays_conflict(night: Night) -> None:
     run(night.sandbox)
@@ -394,6 +465,8 @@ def test_a_wrong_ami_pauses_its_pool_and_resume_goes_on(night: Night) -> None:
 def launch_wrong(night: Night) -> list[str]:
     """Let pods wait for nodes of the pool whose AMI is wrong; return its three instances."""
     night.create(*(waiting(f"{WRONG}-{number}", WRONG) for number in range(3)))
+    if not instances_of(night, WRONG):
+        let_launches_age(night.sandbox, 11)
     run(night.sandbox)
     launched = instances_of(night, WRONG)
     assert len(launched) == 3
@@ -409,6 +482,51 @@ def instances_of(night: Night, name: str) -> list[str]:
     return [one["InstanceId"] for each in found for one in each["Instances"]]
 
 
+@drill(
+    "nodes-are-not-ready",
+    codes=["StartupTaintPresent", "InstanceNeverJoined", "UnjoinedInstanceNotTerminated"],
+)
+def test_new_nodes_are_not_admitted(night: Night) -> None:
+    """One has a taint for ever, and two never join: EC2 terminates one of these."""
+    let_launches_age(night.sandbox, 11)
+    night.faults("aws", denied("admit-node", "ec2", "TerminateInstances") | {"count": 1})
+    night.create(waiting("gated", "gated"), waiting("lost-a", "lost"), waiting("lost-b", "lost"))
+    run(night.sandbox)
+    (gated,), lost = instances_of(night, "gated"), instances_of(night, "lost")
+    night.until(lambda: night.seen.of("node-joined", instance=gated))
+    night.values["INSTANCE"] = lost[0]
+    end_time_to_join(night.sandbox, [gated, *lost])
+    night.until(lambda: all(night.seen.admissions(one) for one in (gated, *lost)))
+    said = night.look("Five minutes after the launch in the status; in the log with the outcome")
+    assert all(instance in said for instance in (gated, *lost))
+    assert "denied by an SCP" in said
+    client("ec2", night.sandbox.aws_url).terminate_instances(InstanceIds=[gated, *lost])
+
+
+@drill("launchproblemsalarm", "launches-are-held-back", codes=["PriceCeilingReached"])
+def test_a_node_costs_more_than_the_cluster_may_spend(night: Night) -> None:
+    let_launches_age(night.sandbox, 11)
+    night.create(waiting("costs", "dear", cpu="90"))
+    run(night.sandbox)
+    assert "at most 2.00 USD per hour" in night.look(RUN)
+
+
+@drill("clusterproblemsalarm", codes=["CatalogMissing", "ProvisioningNotWritten"])
+def test_there_is_no_catalog_and_the_status_is_not_written(night: Night) -> None:
+    dynamodb = client("dynamodb", night.sandbox.aws_url)
+    table = DynamoTable(lambda: dynamodb, table_of(night.sandbox))
+    catalog = table.get(SURVEY, region="us-east-1")
+    assert catalog is not None
+    table.delete(SURVEY, region="us-east-1")
+    try:
+        night.end_warm("provision-nodes")
+        night.faults("aws", denied("provision-nodes", "dynamodb", "PutItem"))
+        run(night.sandbox)
+        night.look(RUN)
+    finally:
+        table.put(SURVEY, catalog, region="us-east-1")
+
+
 @drill("launchproblemsalarm", "launches-are-held-back", codes=["LaunchesCapped"])
 def test_the_maximum_of_launches_is_reached(night: Night) -> None:
     launch_wrong(night)
@@ -417,9 +535,9 @@ def test_the_maximum_of_launches_is_reached(night: Night) -> None:
     assert "waits" in night.look(RUN)
 
 
-def waiting(name: str, in_pool: str) -> dict[str, Any]:
+def waiting(name: str, in_pool: str, cpu: str = "1500m") -> dict[str, Any]:
     """A pod that needs a node of a pool."""
-    requests = {"cpu": "1500m"}
+    requests = {"cpu": cpu}
     spec = {
         "containers": [{"name": "c", "image": "pause", "resources": {"requests": requests}}],
         "nodeSelector": {"karpenter.sh/nodepool": in_pool},
