@@ -71,7 +71,8 @@ def reconciliation() -> Reconciliation:
 
 def _copy_manifests(cluster: str) -> tuple[Sequence[Reason], Reason | None]:
     with within(COPY_FOR.total_seconds()):
-        return ManifestCopies(table(), cluster_api, clock()).copy(cluster)
+        copied = ManifestCopies(table(), cluster_api, clock()).copy(cluster)
+    return (copied.problems, copied.held) if copied else ((), None)
 
 
 def _launches() -> LeftLaunches:
