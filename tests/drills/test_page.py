@@ -69,7 +69,7 @@ TESTED_IN = {
     "kubernetes/test_unscheduled_pods.py": ["WatchExpired"],
     "launch/test_left_launches.py": ["LaunchNotAdmitted"],
     "launch/test_price_ceiling.py": ["PriceCeilingReached"],
-    "manifests/test_in_cluster.py": ["KarpenterIsRunning", "ManifestsHeld"],
+    "manifests/test_in_cluster.py": ["KarpenterIsRunning", "ManifestsHeld", "SwitchedToKarpenter"],
     "pod_watch/test_watch_pods.py": [
         "PoolsNotRead",
         "ProvisioningNotWoken",
