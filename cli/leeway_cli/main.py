@@ -47,6 +47,7 @@ COMMANDS = {
     "convert": "leeway_cli.convert.command:convert",
     "launch": "leeway_cli.launch.command:launch",
     "terminate": "leeway_cli.terminate.command:app",
+    "switch": "leeway_cli.switch.command:switch",
     "sandbox": "leeway_cli.sandbox.command:app",
     "completion": "leeway_cli.completion:completion",
 }

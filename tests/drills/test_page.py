@@ -51,7 +51,7 @@ TESTED_IN = {
     "end_to_end/test_brakes.py": ["LaunchesInVain"],
     "end_to_end/test_reconciliation.py": ["DeviceNotAllocatable"],
     "launch/test_left_launches.py": ["LaunchNotAdmitted"],
-    "manifests/test_in_cluster.py": ["KarpenterIsRunning", "ManifestsHeld"],
+    "manifests/test_in_cluster.py": ["KarpenterIsRunning", "ManifestsHeld", "SwitchedToKarpenter"],
     "pool_pauses/test_record.py": ["NodesNeverReady"],
     "retirement/test_attempts.py": ["ExecutionDied"],
     "retirement/test_detached.py": ["InstanceLeftRunning"],
