@@ -639,6 +639,8 @@ PROBES: Mapping[str, Sequence[Probe]] = {
         *_table("Query", "ReadLaunchesAndPausedPools", ("LAUNCH", "MANUALLAUNCH", "POOLS")),
         *_table("DeleteItem", "CopyManifestsOfClusters", ("MANIFESTS",)),
         *_table("PutItem", "CopyManifestsOfClusters", ("MANIFESTS",)),
+        *_keep("RecordCosts", "COST"),
+        *_table("GetItem", "ReadCatalog", ("CATALOG",)),
         *_table("BatchWriteItem", "KeepTheIndex", ("INSTANCE",)),
         _by_cluster("ReadByCluster"),
         *_groups("Look", "DescribeAutoScalingGroups", "DescribeLifecycleHooks"),

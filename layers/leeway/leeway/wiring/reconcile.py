@@ -8,7 +8,10 @@ from typing import Any
 from leeway.aws.autoscaling import AutoScalingWaitingActions
 from leeway.aws.ec2 import Ec2Sweep
 from leeway.aws.launch_templates import Ec2LaunchTemplates
+from leeway.catalog.stored import StoredCatalog
+from leeway.costs import CostRecorder, prices_of
 from leeway.instances.facts import InstanceIndex
+from leeway.kubernetes.requested import HttpClusterUse
 from leeway.kubernetes.transport import within
 from leeway.launch.left_launches import LeftLaunches
 from leeway.manifests.in_cluster import COPY_FOR, ManifestCopies
@@ -28,10 +31,11 @@ from leeway.wiring.clients import (
     logger,
     metrics,
     prepare,
+    session,
     settings,
     table,
 )
-from leeway.wiring.clusters import cluster_api, open_cluster
+from leeway.wiring.clusters import cluster_api, connection_to, open_cluster
 from leeway.wiring.notices import admissions, event_origin, receive_notice_with, retirements
 
 
@@ -65,6 +69,7 @@ def reconciliation() -> Reconciliation:
             admit_node=admissions(),
             launches=_launches(),
             copy_manifests=_copy_manifests,
+            record_costs=_costs().record,
             open_cluster=open_cluster,
             clock=clock(),
         )
@@ -74,6 +79,12 @@ def reconciliation() -> Reconciliation:
 def _copy_manifests(cluster: str) -> tuple[Sequence[Reason], Reason | None]:
     with within(COPY_FOR.total_seconds()):
         return ManifestCopies(table(), cluster_api, clock()).copy(cluster)
+
+
+def _costs() -> CostRecorder:
+    catalog = StoredCatalog(table(), str(session().region_name), clock())
+    use = HttpClusterUse(connection_to)
+    return CostRecorder(table(), lambda: prices_of(catalog.read()), use, clock())
 
 
 def _launches() -> LeftLaunches:
