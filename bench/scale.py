@@ -179,8 +179,8 @@ def _runs_with(url: str, port: str, clusters: int) -> dict[str, float]:
     _create_table(client("dynamodb"))
     connection = connection_of(os.environ["AWS_ENDPOINT_URL_EC2"])
     wiring.open_cluster = lambda _: LightkubeCluster(connection, clock())  # type: ignore[attr-defined, assignment]
-    # The sandbox answers one call of DynamoDB at a time.
-    reconcile.CLUSTER_CONCURRENCY = 4
+    # The sandbox answers one call at a time, and callers that wait would give up.
+    reconcile.CLUSTER_CONCURRENCY = 1
     reconciling = wiring.reconciliation()
     reconciling.run(ReconcileRequest())
     calls.clear()
@@ -346,7 +346,10 @@ def _serve(clusters: int, nodes: int) -> None:
         def log_message(self, *_: object) -> None:
             """Write no access log."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Server(ThreadingHTTPServer):
+        request_queue_size = 128
+
+    server = Server(("127.0.0.1", 0), Handler)
     sys.stdout.write(f"{server.server_port}\n")
     sys.stdout.flush()
     server.serve_forever()
