@@ -34,8 +34,13 @@ def _metadata(name: str, namespace: str, version: int, **more: Any) -> dict[str,
     }
 
 
-def _pod(number: int, node: str, version: int) -> bytes:
-    """A pod of one of 100 Deployments, 4 KB."""
+def node_name(number: int) -> str:
+    """Return the name of a node."""
+    return f"ip-10-0-{number // 250}-{number % 250}"
+
+
+def canned_pod(number: int, node: str, version: int) -> bytes:
+    """Return a pod of one of 100 Deployments, 4 KB."""
     app = f"web-{number % 100:02}"
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"{app}-7d", "controller": True}
     labels = {"app": app, "pod-template-hash": "7d"}
@@ -73,7 +78,7 @@ def _pod(number: int, node: str, version: int) -> bytes:
 
 def canned_node(number: int, version: int) -> bytes:
     """Return a Node of 11 KB, which ten pods fill."""
-    name, zone = f"ip-10-0-{number // 250}-{number % 250}", f"us-east-1{'abc'[number % 3]}"
+    name, zone = node_name(number), f"us-east-1{'abc'[number % 3]}"
     amounts = {"cpu": "3920m", "memory": "16Gi", "pods": "58", "ephemeral-storage": "80Gi"}
     labels = {"topology.kubernetes.io/zone": zone, "kubernetes.io/hostname": name}
     document = {
@@ -99,13 +104,13 @@ class CannedApi:
         for number in range(PODS_PER_NODE * nodes):
             self.version += 1
             node = number // PODS_PER_NODE
-            self.pods.append(_pod(number, f"ip-10-0-{node // 250}-{node % 250}", self.version))
+            self.pods.append(canned_pod(number, node_name(node), self.version))
 
     def add(self, count: int) -> None:
         """Add pending pods."""
         for _ in range(count):
             self.version += 1
-            pod = _pod(10**5 + self.version, "", self.version)
+            pod = canned_pod(10**5 + self.version, "", self.version)
             self.pending.append(pod)
             self.events.append((self.version, b'{"type":"ADDED","object":' + pod + b"}\n"))
 

@@ -27,7 +27,7 @@ from leeway_sandbox.template import parse_template, read_template
 from rich.console import Console
 from rich.table import Table
 
-from bench.canned_api import canned_node
+from bench.canned_api import PODS_PER_NODE, canned_node, canned_pod, node_name
 from bench.functions import FULL_VCPU_MB
 from bench.provision_read import connection_of
 from bench.statistics import peak_mb
@@ -160,11 +160,11 @@ def _runs_with(url: str, port: str, clusters: int) -> dict[str, float]:
         "POWERTOOLS_METRICS_NAMESPACE": "Leeway",
         "POWERTOOLS_SERVICE_NAME": "leeway",
     }
-    from leeway.kubernetes.lightkube_cluster import LightkubeCluster
     from leeway.reconciliation import reconcile
     from leeway.reconciliation.reconcile import ReconcileRequest
+    from leeway.wiring import clusters as clusters_of
     from leeway.wiring import reconcile as wiring
-    from leeway.wiring.clients import client, clock, session
+    from leeway.wiring.clients import client, session
 
     calls: Counter[str] = Counter()
     read = Counter[str]()
@@ -178,7 +178,8 @@ def _runs_with(url: str, port: str, clusters: int) -> dict[str, float]:
     session().events.register("after-call", count)
     _create_table(client("dynamodb"))
     connection = connection_of(os.environ["AWS_ENDPOINT_URL_EC2"])
-    wiring.open_cluster = lambda _: LightkubeCluster(connection, clock())  # type: ignore[attr-defined, assignment]
+    for module in (wiring, clusters_of):
+        vars(module)["connection_to"] = lambda _: connection
     # The sandbox answers one call at a time, and callers that wait would give up.
     reconcile.CLUSTER_CONCURRENCY = 1
     reconciling = wiring.reconciliation()
@@ -295,7 +296,13 @@ def _serve(clusters: int, nodes: int) -> None:
         )
         for first in range(0, nodes, PAGE)
     ]
-    own = [canned_node(number, number + 1) for number in range(nodes // clusters)]
+    own = {
+        "nodes": [canned_node(number, number + 1) for number in range(nodes // clusters)],
+        "pods": [
+            canned_pod(number, node_name(number // PODS_PER_NODE), number + 1)
+            for number in range(PODS_PER_NODE * nodes // clusters)
+        ],
+    }
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -320,7 +327,8 @@ def _serve(clusters: int, nodes: int) -> None:
             """Answer a list of an API server: nodes, as a table if it is asked for."""
             url = urlsplit(self.path)
             query = parse_qs(url.query)
-            items = [] if "labelSelector" in query or not url.path.endswith("/nodes") else own
+            plural = url.path.rpartition("/")[2]
+            items = [] if "labelSelector" in query else own.get(plural, [])
             start = int(query.get("continue", ["0"])[0])
             end = start + int(query.get("limit", [len(items)])[0])
             metadata = {"resourceVersion": "1"} | (
