@@ -36,6 +36,7 @@ from leeway.manifests.base import Manifest
 from leeway.manifests.in_cluster import KARPENTER_IS_RUNNING, MANIFESTS_HELD
 from leeway.manifests.node_pool import NodePool, without_conflicts
 from leeway.manifests.status import PoolUsage
+from leeway.manifests.switched import SWITCHED_TO_KARPENTER
 from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.brakes import (
     LAUNCHES_IN_VAIN,
@@ -134,7 +135,7 @@ KINDS = (
 BRAKES = frozenset({LAUNCHES_CAPPED.name, LAUNCHES_IN_VAIN.name, PRICE_CEILING_REACHED.name})
 """The reasons with which Leeway stops spending by itself, and an alarm rings."""
 
-BLOCKS = frozenset({KARPENTER_IS_RUNNING.name, MANIFESTS_HELD.name})
+BLOCKS = frozenset({KARPENTER_IS_RUNNING.name, MANIFESTS_HELD.name, SWITCHED_TO_KARPENTER.name})
 """The reasons for which nothing is launched and nothing is given back."""
 
 FOR_RETURNS = timedelta(seconds=20)

@@ -645,6 +645,8 @@ PROBES: Mapping[str, Sequence[Probe]] = {
         *_keep("RememberApiServers", "ENDPOINT"),
         *_table("Query", "ReadLaunchesAndPausedPools", ("LAUNCH", "MANUALLAUNCH", "POOLS")),
         *_copy_manifests(),
+        *_keep("RecordCosts", "COST"),
+        *_table("GetItem", "ReadCatalog", ("CATALOG",)),
         *_table("BatchWriteItem", "KeepTheIndex", ("INSTANCE",)),
         _by_cluster("ReadByCluster"),
         *_groups("Look", "DescribeAutoScalingGroups", "DescribeLifecycleHooks"),

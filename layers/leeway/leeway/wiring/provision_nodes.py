@@ -8,7 +8,6 @@ from leeway.aws.provision_queue import SqsMessageVisibility, SqsProvisionNodes
 from leeway.catalog.stored import StoredCatalog
 from leeway.catalog.unavailable import UnavailableOfferings
 from leeway.disruption import return_capacity as returning
-from leeway.instances.facts import InstanceIndex
 from leeway.kubernetes.cluster_states import KubernetesClusterStates
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.pod_events import HttpPodEvents
@@ -64,10 +63,8 @@ def _queue() -> SqsProvisionNodes:
 def _return_capacity() -> returning.ReturnCapacity:
     return returning.ReturnCapacity(
         returning.Dependencies(
-            instances=InstanceIndex(table()),
             offerings=UnavailableOfferings(table()),
             table=table(),
-            pools=configuration(),
             retire_node=retirements(),
             provision_nodes=_queue(),
             sources=node_sources(),
