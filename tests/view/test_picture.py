@@ -1,6 +1,7 @@
 """What the page shows, and what changes in it."""
 
 from datetime import timedelta
+from random import Random
 from typing import Any
 
 import msgspec
@@ -29,6 +30,7 @@ from tests.disruption.returning import launched
 from tests.disruption.snapshots import NOW, own_node, snapshot
 from tests.retirement.retirements import interrupted
 from tests.selection.workloads import spec
+from tests.view.measure import MOVED, large, updated
 from tests.view.pictures import AT, PICTURE, later, node, totals
 
 CLUSTER = snapshot(own_node("full", spec(1500)), own_node("empty"))
@@ -132,3 +134,11 @@ def test_a_change_leads_from_one_picture_to_the_next(pair: tuple[Picture, Pictur
     change = difference(before, after)
     sent = msgspec.json.decode(msgspec.json.encode(change), type=type(change))
     assert applied(before, sent) == after
+
+
+def test_an_update_of_a_large_cluster_is_small() -> None:
+    picture = large()
+    after = updated(picture, Random(1))  # noqa: S311 - repeatable on purpose
+    change = difference(picture, after)
+    assert len(change.pods) == MOVED
+    assert len(msgspec.json.encode(change)) < 20_000
