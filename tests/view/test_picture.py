@@ -86,6 +86,15 @@ def test_lines_of_the_log_are_added_up_to_the_most() -> None:
     assert [line.at for line in difference(first, second).log] == [1000.0]
 
 
+def test_characters_that_nobody_sees_are_shown() -> None:
+    text = '{"level": "INFO", "message": "a \\u202e b", "code": "Done", "cluster": "prod"}'
+    line = parse_line("reconcile", 0, text, About(), Level.INFO)
+    found = picture_of(seen(), None, [line] if line else [], ["\x1b[2J"], "prod")
+    assert found.log[0].message == "a \\u202e b"
+    assert found.warnings == ("\\u001b[2J",)
+    assert failed(found, "\x9b", AT).problem == "\\u009b"
+
+
 def test_prices_are_kept_for_an_hour() -> None:
     prices = tuple((AT + minute * 60.0, 1.0) for minute in range(60))
     change = difference(PICTURE, later(PICTURE, 3599, prices=(*PICTURE.prices, *prices)))

@@ -133,9 +133,11 @@ const log = (added) => {
 
 const detail = () => {
   const node = model.nodes.get(shown);
+  const dialog = by("detail");
+  text(by("detail-title"), node ? shown : `${shown} has gone`);
   if (!node) return;
   const pods = model.podsOf.get(shown) ?? new Map();
-  text(by("detail-title"), shown);
+  const step = model.plan?.find((one) => one.nodes.includes(shown));
   const facts = {
     Owner: node.owner,
     Type: [node.instanceType, node.capacityType, node.zone].filter(Boolean).join(", "),
@@ -147,8 +149,8 @@ const detail = () => {
     Price: node.price === undefined ? "not known" : `${node.price.toFixed(4)} USD per hour, ${month(node.price)} a month`,
     Age: clock(now() - node.createdAt),
     Next: next(node, now()),
+    Reason: step ? `${step.code}: ${step.reason}` : "",
   };
-  const dialog = by("detail");
   const rows = Object.entries(facts).filter(([, value]) => value);
   dialog.querySelector("dl").replaceChildren(...rows.flatMap(([key, value]) => [make("dt", "", key), make("dd", "", value)]));
   const others = node.others ? `, and ${node.others} of DaemonSets and static ones` : "";
