@@ -120,7 +120,7 @@ async def main(folder: Path) -> None:
     async def show(page: Page) -> None:
         picture = large()
         page.publish(picture)
-        with TemporaryDirectory() as profile:
+        with TemporaryDirectory(ignore_cleanup_errors=True) as profile:
             async with opened(Path(profile)) as tab:
                 await tab.look(1300)
                 await tab.call("Performance.enable", timeDomain="threadTicks")
