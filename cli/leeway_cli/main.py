@@ -31,6 +31,7 @@ COMMANDS = {
     "status": "leeway_cli.status.command:status",
     "nodes": "leeway_cli.nodes.command:nodes",
     "cost": "leeway_cli.cost:cost",
+    "metrics": "leeway_cli.metrics:metrics",
     "logs": "leeway_cli.logs:logs",
     "scale": "leeway_cli.manifests.commands:scale",
     "pause": "leeway_cli.manifests.commands:pause",
