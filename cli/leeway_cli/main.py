@@ -30,6 +30,7 @@ COMMANDS = {
     "schema": "leeway_cli.manifests.schema:schema",
     "status": "leeway_cli.status.command:status",
     "nodes": "leeway_cli.nodes.command:nodes",
+    "view": "leeway_cli.view.command:view",
     "cost": "leeway_cli.cost:cost",
     "metrics": "leeway_cli.metrics:metrics",
     "logs": "leeway_cli.logs:logs",
@@ -49,6 +50,7 @@ COMMANDS = {
     "convert": "leeway_cli.convert.command:convert",
     "launch": "leeway_cli.launch.command:launch",
     "terminate": "leeway_cli.terminate.command:app",
+    "switch": "leeway_cli.switch.command:switch",
     "sandbox": "leeway_cli.sandbox.command:app",
     "completion": "leeway_cli.completion:completion",
 }

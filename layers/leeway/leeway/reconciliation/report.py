@@ -1,14 +1,13 @@
 """The report of reconcile about one cluster, its log lines and its metrics."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Protocol
 
 from leeway.costs import NodeCount, Returned
 from leeway.failures import describe_error
-from leeway.instances.observed import ObservedInstance
 from leeway.reasons import Reason, ReasonCode, counted
-from leeway.reconciliation.clean_up import CleanUpOutcome, ClusterNodes
+from leeway.reconciliation.clean_up import CleanUpOutcome
 from leeway.telemetry import Telemetry
 
 RECONCILE_INCOMPLETE = ReasonCode(
@@ -30,6 +29,15 @@ class HandledFinding:
     instance: str
     reason: Reason
     done: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchCheck:
+    """The result of a check of a cluster's launched instances. `findings` are instances whose
+    admission or retirement was started; `problems` are those that a person has to look at."""
+
+    findings: tuple[HandledFinding, ...] = ()
+    problems: tuple[Reason, ...] = ()
 
 
 @dataclass(slots=True)
@@ -57,51 +65,19 @@ class ClusterReport:
     problems: list[Reason] = field(default_factory=list)
     invalid_manifests: list[Reason] = field(default_factory=list)
 
-    def guard[T](self, what: str, work: Callable[[], T]) -> T | None:
-        """Call `work`; if it raises, add the problem that reconcile could not do this, and return
-        None. An unexpected error in one part stops neither the other parts nor the other
-        clusters."""
+    def add(self, check: LaunchCheck) -> None:
+        """Add what a check of launched instances found."""
+        self.findings.extend(check.findings)
+        self.problems.extend(check.problems)
+
+    @contextmanager
+    def guard(self, what: str) -> Iterator[None]:
+        """If the block raises, add the problem that reconcile could not do this. An unexpected
+        error in one part stops neither the other parts nor the other clusters."""
         try:
-            return work()
+            yield
         except Exception as error:  # noqa: BLE001 (reported, counted, and raises an alarm)
             self.problems.append(RECONCILE_INCOMPLETE(what=what, error=describe_error(error)))
-            return None
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchCheck:
-    """The result of a check of a cluster's launched instances. `findings` are instances whose
-    admission or retirement was started; `problems` are those that a person has to look at."""
-
-    findings: tuple[HandledFinding, ...] = ()
-    problems: tuple[Reason, ...] = ()
-
-
-class Launches(Protocol):
-    """What Leeway's launches leave to be continued or removed."""
-
-    def check_instances(self, cluster: str, instances: Sequence[ObservedInstance]) -> LaunchCheck:
-        """Start the admissions of launched instances that have none or whose execution has died."""
-        ...
-
-    def check_nodes(
-        self, cluster: str, instances: Sequence[ObservedInstance], nodes: ClusterNodes
-    ) -> LaunchCheck:
-        """Start the retirement of instances that have joined and whose Node was deleted.
-
-        Raises:
-            ClusterUnavailable, ClusterRefused: the Nodes were not read; nothing was started.
-        """
-        ...
-
-    def delete_unused_templates(self, cluster: str) -> Sequence[str]:
-        """Delete launch templates that no launch uses, at most once an hour; returns their
-        names."""
-        ...
-
-    def paused_pools(self, cluster: str) -> Sequence[Reason]:
-        """Read why pools of a cluster are paused."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,12 @@ from leeway.aws.ec2 import Ec2Sweep
 from leeway.aws.launch_templates import Ec2LaunchTemplates
 from leeway.catalog.stored import StoredCatalog
 from leeway.costs import CostRecorder, prices_of
-from leeway.instances.facts import InstanceIndex
 from leeway.kubernetes.requested import HttpClusterUse
 from leeway.kubernetes.transport import within
-from leeway.launch.left_launches import LeftLaunches
 from leeway.manifests.in_cluster import COPY_FOR, ManifestCopies
 from leeway.ports.aws import CloudRefused
 from leeway.reasons import Reason
+from leeway.reconciliation.left_launches import LeftLaunches
 from leeway.reconciliation.reconcile import Dependencies, ReconcileRequest, Reconciliation
 from leeway.reconciliation.report import ReconciliationTelemetry
 from leeway.retirement.record import Retirement
@@ -61,7 +60,6 @@ def reconciliation() -> Reconciliation:
             hasty_sweep=Ec2Sweep(partial(client, "ec2", tries=FAIL_FAST_TRIES)),
             waiting=AutoScalingWaitingActions(partial(client, "autoscaling", tries=DEFAULT_TRIES)),
             groups=groups(),
-            index=InstanceIndex(table()),
             table=table(),
             policies=configuration(),
             receive_notice=receive_notice_with(_NoSchedules()),
@@ -78,7 +76,8 @@ def reconciliation() -> Reconciliation:
 
 def _copy_manifests(cluster: str) -> tuple[Sequence[Reason], Reason | None]:
     with within(COPY_FOR.total_seconds()):
-        return ManifestCopies(table(), cluster_api, clock()).copy(cluster)
+        copied = ManifestCopies(table(), cluster_api, clock()).copy(cluster)
+    return (copied.problems, copied.held) if copied else ((), None)
 
 
 def _costs() -> CostRecorder:
