@@ -5,7 +5,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from leeway_cli.metrics import CONTENT_TYPE, METRICS, MOST_SERIES, Families, exp
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from tests.aws.stored import table_in
-from tests.cli.test_cost import NOW, store
+from tests.cli.test_cost import store
 from tests.cli.test_status import pause, retire
 from tests.sandbox.aws.started import Sandbox
 
@@ -74,7 +74,7 @@ def test_everything_that_the_table_knows_is_a_gauge(run: Run, aws: Sandbox) -> N
     pause(aws)
     status = ProvisioningStatus(
         cluster="prod",
-        run_at=NOW,
+        run_at=datetime.now(UTC),
         why="a pod waits",
         pods=7,
         without_node=(
