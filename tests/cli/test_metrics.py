@@ -142,7 +142,8 @@ def serving(read: Callable[[], str]) -> Iterator[str]:
             thread.join()
 
 
-def test_scrapes_share_one_read() -> None:
+def test_scrapes_share_one_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leeway_cli.metrics.READ_EVERY", 3600.0)
     reads: list[int] = []
 
     def read() -> str:
@@ -151,7 +152,7 @@ def test_scrapes_share_one_read() -> None:
 
     with serving(read) as url:
         for _ in range(3):
-            answer = httpx.get(f"{url}/metrics")
+            answer = httpx.get(f"{url}/metrics", timeout=60)
             assert answer.headers["Content-Type"] == CONTENT_TYPE
             assert answer.text == "# EOF\n"
     assert len(reads) == 1
@@ -167,11 +168,11 @@ def test_a_table_that_does_not_answer_fails_the_scrape_and_not_the_server() -> N
         return answer
 
     with serving(read) as url:
-        failed = httpx.get(f"{url}/metrics")
+        failed = httpx.get(f"{url}/metrics", timeout=60)
         assert failed.status_code == 503
         assert "does not answer" in failed.text
-        assert httpx.get(f"{url}/metrics").status_code == 200
-        assert httpx.get(f"{url}/other").status_code == 404
+        assert httpx.get(f"{url}/metrics", timeout=60).status_code == 200
+        assert httpx.get(f"{url}/other", timeout=60).status_code == 404
 
 
 @pytest.mark.parametrize("address", ["9468", ":9468", "localhost:", "localhost:http", "a:70000"])
