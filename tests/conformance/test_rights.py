@@ -68,6 +68,7 @@ def test_the_cluster_enforces_the_rights_of_each_role(env: Conformance) -> None:
         ("leeway:drain", "get", "secrets", False),
         ("leeway:headroom", "create", "pods/eviction", False),
         ("leeway:capacity", "delete", "nodes", True),
+        ("leeway:capacity", "list", "pods", True),
         ("leeway:watch", "delete", "nodes", False),
         ("leeway:watch", "watch", "nodepools.karpenter.sh", True),
         ("leeway:watch", "list", "nodepools.karpenter.sh", False),
