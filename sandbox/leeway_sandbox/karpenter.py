@@ -134,6 +134,7 @@ class Karpenter:
         template = found["spec"]["template"]
         owner = _owner("NodePool", found["metadata"])
         own = (template.get("metadata") or {}).get("labels") or {}
+        own |= {"karpenter.k8s.aws/ec2nodeclass": template["spec"]["nodeClassRef"]["name"]}
         self._create(
             CLAIMS,
             {
@@ -151,12 +152,13 @@ class Karpenter:
             },
         )
 
-    def act(self) -> None:
-        """Do once what the controllers do, if the Deployment has replicas."""
+    def act(self, now: datetime | None = None) -> None:
+        """Do once what the controllers do, if the Deployment has replicas. `now` is the time of its
+        Lease, by default the clock's."""
         found = self._api.get(DEPLOYMENT)
         if found.status_code == 404 or not found.json()["spec"].get("replicas", 1):
             return
-        self._renew()
+        self._renew(now or datetime.now(UTC))
         instances = {one["InstanceId"]: one for one in self._instances()}
         nodes = {_instance_of(one["spec"]): one for one in self._list(NODES)}
         claims = self._list(CLAIMS)
@@ -177,9 +179,9 @@ class Karpenter:
             if name not in known and age.total_seconds() > _LAUNCHED_FOR:
                 self._terminate(name)
 
-    def _renew(self) -> None:
-        now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
-        spec = {"holderIdentity": "karpenter-0", "leaseDurationSeconds": 15, "renewTime": now}
+    def _renew(self, now: datetime) -> None:
+        renewed = f"{now:%Y-%m-%dT%H:%M:%S.%fZ}"
+        spec = {"holderIdentity": "karpenter-0", "leaseDurationSeconds": 15, "renewTime": renewed}
         if self._patch(LEASE, {"spec": spec}) is None:
             named = {"name": "karpenter-leader-election", "namespace": "kube-system"}
             kind = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
@@ -196,7 +198,7 @@ class Karpenter:
             "eks:eks-cluster-name": self._cluster,
             f"kubernetes.io/cluster/{self._cluster}": "owned",
         }
-        instance = self._start(claim["metadata"]["name"], tags)
+        instance = self.start_instance(claim["metadata"]["name"], tags)
         self.began.append(instance["InstanceId"])
         zone = instance["Placement"]["AvailabilityZone"]
         launched = {"type": "Launched", "status": "True", "reason": "Launched", "message": ""}
@@ -208,7 +210,7 @@ class Karpenter:
         }
         self._patch(f"{CLAIMS}/{claim['metadata']['name']}/status", {"status": status})
 
-    def _start(self, name: str, tags: Mapping[str, str]) -> Any:
+    def start_instance(self, name: str, tags: Mapping[str, str]) -> Any:
         """Launch an instance by an instant fleet, as Karpenter does: EC2 tags it with the fleet."""
         image = self._ec2.describe_images(
             Filters=[{"Name": "name", "Values": ["amazon-eks-node-al2023-x86_64-*"]}]
@@ -227,6 +229,7 @@ class Karpenter:
         listed = [{"Key": key, "Value": value} for key, value in tags.items()]
         answer = self._ec2.create_fleet(
             Type="instant",
+            OnDemandOptions={"AllocationStrategy": "lowest-price"},
             LaunchTemplateConfigs=[
                 {
                     "LaunchTemplateSpecification": {

@@ -54,6 +54,15 @@ def test_a_node_that_karpenter_would_not_keep_is_drained_while_karpenter_runs() 
     assert {*cluster.machines} == {"i-0", "i-1"}
 
 
+def test_an_instance_that_lost_its_nodeclaim_is_drained_and_not_ended_by_karpenter() -> None:
+    cluster = of_karpenter()
+    cluster.switched(Buyer.LEEWAY)
+    del cluster.claims["claim-i-0"]
+    cluster.unfit["i-0"] = "its Node is not Ready"
+    assert cluster.switched(Buyer.KARPENTER)
+    assert (cluster.drained, cluster.ended) == (["node-i-0"], [])
+
+
 def test_no_nodeclaim_is_written_while_karpenter_runs() -> None:
     """Karpenter would launch an instance for a NodeClaim before its status says that it has one."""
     cluster = of_karpenter()

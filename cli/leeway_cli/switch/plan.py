@@ -23,6 +23,8 @@ from leeway.reasons import Reason, counted
 
 KARPENTERS_POOL_TAG = "karpenter.sh/nodepool"
 KARPENTERS_CLASS_TAG = "karpenter.k8s.aws/ec2nodeclass"
+KARPENTERS_TAGS = frozenset({KARPENTERS_POOL_TAG, KARPENTERS_CLASS_TAG})
+"""The tags by which Karpenter lists its instances, with the one of the cluster."""
 LAUNCH_TAG = "eks:eks-cluster-name"
 """The tag with the cluster that both write, and that Leeway's rights to end an instance require."""
 
@@ -143,7 +145,8 @@ class Do(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Step:
     """A step: what it does, to which instances, and why. `replicas` is the size of the Deployment
-    that it sets, `tags` are those that it writes; with `by_git` a person has to set the size."""
+    that it sets, `tags` are those that it writes or removes; with `by_git` a person has to set the
+    size."""
 
     do: Do
     title: str
@@ -372,6 +375,15 @@ def _to_karpenter(seen: Seen) -> Iterator[Step]:
         )
     kept = [one for one in own if one.id in claimed or one in fit]
     yield from _tags_for_karpenter(seen, kept)
+    drained = [one for one in loose if one not in fit]
+    if listed := [one.id for one in drained if not KARPENTERS_TAGS.isdisjoint(one.tags)]:
+        yield Step(
+            Do.UNTAG,
+            f"remove Karpenter's tags from {counted(len(listed), 'instance')} without a NodeClaim",
+            "Karpenter would end them at once, without a drain.",
+            tuple(listed),
+            tuple((key, "") for key in sorted(KARPENTERS_TAGS)),
+        )
     if not deployment.replicas:
         yield Step(
             Do.SCALE,
@@ -386,8 +398,9 @@ def _to_karpenter(seen: Seen) -> Iterator[Step]:
             f"remove the tag {OWNER_TAG} from {counted(len(kept), 'instance')}",
             "What has a NodeClaim is Karpenter's again.",
             tuple(one.id for one in kept),
+            ((OWNER_TAG, "leeway"),),
         )
-    if drained := [one for one in loose if one not in fit]:
+    if drained:
         if seen.alive is None:
             yield Step(
                 Do.WAIT,
