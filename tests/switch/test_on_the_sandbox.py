@@ -133,7 +133,7 @@ def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Beside]:
             verify=ssl.create_default_context(cafile=live.ca),
         )
         connection = kubeconfig_connection(kubeconfig, None)
-        karpenter = Karpenter(api, aws.client("ec2"), aws.client("eks"), NAME)
+        karpenter = Karpenter(api, NAME, *map(aws.client, ("ec2", "eks", "ssm")))
         karpenter.install()
         classes = "/apis/karpenter.k8s.aws/v1/ec2nodeclasses"
         live.until(lambda: live.api.get(classes).status_code == 200)
