@@ -73,8 +73,11 @@ class World:
     def copy(self) -> list[str]:
         """Copy, and return the codes of what operators have to know."""
         copies = ManifestCopies(self.table, lambda _: self.api, self.clock)
-        invalid, held = copies.copy(CLUSTER)
-        return [one.code for one in (*invalid, *([held] if held else []))]
+        copied = copies.copy(CLUSTER)
+        if copied is None:
+            return []
+        held = [copied.held] if copied.held else []
+        return [one.code for one in (*copied.problems, *held)]
 
     def later(self) -> list[str]:
         """Copy a minute later."""

@@ -23,7 +23,7 @@ from lightkube.resources.storage_v1 import VolumeAttachment
 from lightkube.types import PatchType
 
 from leeway.clock import Clock, ClockOffset
-from leeway.execution.retrying import retry_conflicts
+from leeway.execution.retrying import Conflicts
 from leeway.kubernetes.budgets import Budgets
 from leeway.kubernetes.connection import NO_LAST_WORD, Connection, raise_unless_object
 from leeway.kubernetes.list_watch import (
@@ -257,22 +257,22 @@ class LightkubeCluster:
         Returns whether the node exists; with `if_changed`, whether there was anything to change.
         """
 
-        def read_and_patch() -> bool:
-            current = self._take_node(name)
-            if current is None or (uid and to_node(current).uid != uid):
-                return False
-            if version and to_node(current).version != version:
-                return False
-            patch = change(current)
-            if patch is None:
-                return not if_changed
-            metadata = patch.setdefault("metadata", {})
-            metadata["resourceVersion"] = current.metadata and current.metadata.resourceVersion
-            if not self._patch_node(name, patch, dry_run):
-                raise RecordChanged(name)
-            return True
-
-        return retry_conflicts(f"node {name}", read_and_patch, error=ClusterUnavailable)
+        conflicts = Conflicts(f"node {name}", error=ClusterUnavailable)
+        while True:
+            with conflicts:
+                current = self._take_node(name)
+                if current is None or (uid and to_node(current).uid != uid):
+                    return False
+                if version and to_node(current).version != version:
+                    return False
+                patch = change(current)
+                if patch is None:
+                    return not if_changed
+                metadata = patch.setdefault("metadata", {})
+                metadata["resourceVersion"] = current.metadata and current.metadata.resourceVersion
+                if not self._patch_node(name, patch, dry_run):
+                    raise RecordChanged(name)
+                return True
 
     def _patch_node(self, name: str, patch: dict[str, Any], dry_run: bool = False) -> bool:
         """Patch a node; False if it has changed or was deleted since it was read."""
