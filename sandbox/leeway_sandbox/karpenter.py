@@ -112,12 +112,14 @@ def deployment(replicas: int) -> dict[str, Any]:
 
 class Karpenter:
     """Karpenter for one cluster. `api` is a client of its API server, `ec2`, `eks` and `ssm` are
-    those of boto3. `began` are the instances that it has launched, `ended` those that it has
-    terminated."""
+    those of boto3. `version` is that of its AMI, by default the cluster's. `began` are the
+    instances that it has launched, `ended` those that it has terminated."""
 
-    def __init__(self, api: httpx.Client, cluster: str, ec2: Any, eks: Any, ssm: Any) -> None:
+    def __init__(
+        self, api: httpx.Client, cluster: str, ec2: Any, eks: Any, ssm: Any, version: str = ""
+    ) -> None:
         self._api, self._ec2, self._eks, self._cluster = api, ec2, eks, cluster
-        version = eks.describe_cluster(name=cluster)["cluster"]["version"]
+        version = version or eks.describe_cluster(name=cluster)["cluster"]["version"]
         parameter = _IMAGE.format(version=version)
         self._image: str = ssm.get_parameter(Name=parameter)["Parameter"]["Value"]
         self._stopping = threading.Event()

@@ -133,7 +133,8 @@ def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Beside]:
             verify=ssl.create_default_context(cafile=live.ca),
         )
         connection = kubeconfig_connection(kubeconfig, None)
-        karpenter = Karpenter(api, NAME, *map(aws.client, ("ec2", "eks", "ssm")))
+        ec2, eks, ssm = map(aws.client, ("ec2", "eks", "ssm"))
+        karpenter = Karpenter(api, NAME, ec2, eks, ssm, version="1.34")
         karpenter.install()
         classes = "/apis/karpenter.k8s.aws/v1/ec2nodeclasses"
         live.until(lambda: live.api.get(classes).status_code == 200)

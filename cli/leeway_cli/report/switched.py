@@ -135,7 +135,7 @@ def switch_page(report: SwitchReport, run: Run) -> Page:
         ],
         source="The journals of the sandbox, and the lines of the command.",
         run=run.about,
-        about=headline,
+        about="Karpenter's nodes went to Leeway, which launched one more, and all went back.",
         faults=report.faults,
     )
 
