@@ -178,7 +178,13 @@ def test_a_deployment_that_git_owns_is_scaled_by_a_person() -> None:
 
 
 def test_the_plan_names_every_step_before_the_first_one_is_done() -> None:
-    steps = plan_switch(of_karpenter().read(), Buyer.LEEWAY).steps
+    plan = plan_switch(of_karpenter().read(), Buyer.LEEWAY)
+    assert plan.found == (
+        "NodePool default, EC2NodeClass default",
+        "NodeClaim claim-i-0: instance i-0, node node-i-0",
+        "NodeClaim claim-i-1: instance i-1, node node-i-1",
+    )
+    steps = plan.steps
     expected = [Do.NAME_KARPENTER, Do.SCALE, Do.WAIT, Do.NAME_LEEWAY, Do.RECORD, Do.TAG]
     assert [one.do for one in steps] == expected
     assert steps[-1].instances == ("i-0", "i-1")

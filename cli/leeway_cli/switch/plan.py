@@ -11,7 +11,7 @@ after its NodeClaim.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -169,7 +169,7 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class SwitchPlan:
     """The steps that are left, why none may be done (`refusals`), what Leeway does otherwise, and
-    what stays as it is."""
+    what stays as it is. `found` names each NodePool, class, NodeClaim and node."""
 
     cluster: str
     to: Buyer
@@ -177,6 +177,7 @@ class SwitchPlan:
     refusals: tuple[str, ...] = ()
     otherwise: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
+    found: tuple[str, ...] = ()
 
     def as_data(self) -> dict[str, Any]:
         """Render it for JSON."""
@@ -187,6 +188,7 @@ class SwitchPlan:
             "refusals": list(self.refusals),
             "otherwise": list(self.otherwise),
             "left": list(self.left),
+            "found": list(self.found),
         }
 
 
@@ -200,12 +202,26 @@ OTHERWISE = (
 def plan_switch(seen: Seen, to: Buyer) -> SwitchPlan:
     """Plan the switch of a cluster to this buyer."""
     refusals = (*_refusals(seen), *(_not_yet(seen) if to is Buyer.LEEWAY else ()))
-    if to is Buyer.LEEWAY:
-        steps = () if refusals else (*_to_leeway(seen),)
-        return SwitchPlan(
-            seen.cluster, to, steps, refusals, (*seen.ignored, *OTHERWISE), (*_left(seen),)
-        )
-    return SwitchPlan(seen.cluster, to, () if refusals else (*_to_karpenter(seen),), refusals)
+    steps = _to_leeway(seen) if to is Buyer.LEEWAY else _to_karpenter(seen)
+    plan = SwitchPlan(
+        seen.cluster, to, () if refusals else (*steps,), refusals, found=(*_found(seen),)
+    )
+    if to is Buyer.KARPENTER:
+        return plan
+    return replace(plan, otherwise=(*seen.ignored, *OTHERWISE), left=(*_left(seen),))
+
+
+def _found(seen: Seen) -> Iterator[str]:
+    for pool, node_class in sorted(seen.pools.items()):
+        yield f"NodePool {pool}, EC2NodeClass {node_class}"
+    for one in seen.claims:
+        node = seen.nodes.get(one.instance, "none")
+        yield f"NodeClaim {one.name}: instance {one.instance or 'none'}, node {node}"
+    claimed = {one.instance for one in seen.claims}
+    for instance in seen.instances:
+        if instance.is_leeways and instance.id not in claimed:
+            node = seen.nodes.get(instance.id, "none")
+            yield f"Instance {instance.id} of Leeway: node {node}"
 
 
 def _refusals(seen: Seen) -> Iterator[str]:
