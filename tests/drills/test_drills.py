@@ -153,6 +153,27 @@ def test_notices_are_late(night: Night) -> None:
     assert "1000" in said.splitlines(), "the limit of the account"
 
 
+@drill("retirementsthrottledalarm")
+def test_retirements_are_throttled(night: Night) -> None:
+    functions = client("lambda", night.sandbox.lambda_url)
+    functions.put_function_concurrency(
+        FunctionName="leeway-retire-node", ReservedConcurrentExecutions=0
+    )
+    try:
+        begun = time.time()
+        instance = interrupt(night, "plain", late=112)
+        (status, *_) = PAGE["retirementsthrottledalarm"].look
+        night.until(lambda: instance in night.type(status))
+        said = night.look("At once")
+    finally:
+        functions.delete_function_concurrency(FunctionName="leeway-retire-node")
+    assert re.search(rf"{instance} .* spot-interruption, noticed", said)
+    assert '"ReservedConcurrentExecutions": 0' in said
+    assert "1000" in said.splitlines(), "the limit of the account"
+    (outcome,) = night.env.wait([instance], begun).outcomes(instance)
+    assert outcome["attempt"] == 1, "Lambda starts the waiting execution"
+
+
 @drill("nodesnotcordonedalarm", codes=["NodeDrainIncomplete"])
 def test_a_node_is_not_cordoned(night: Night) -> None:
     role = night.output("RetireNodeRoleArn")

@@ -18,8 +18,6 @@ NOT_DRILLED = {
     "karpenter-runs-beside-leeway": "it needs a cluster that keeps its own manifests; "
     "conformance/test_adoption.py has one, and meets both states",
     "manifests-are-held": "see karpenter-runs-beside-leeway",
-    "retirementsthrottledalarm": "the sandbox's Lambda limits each function, and no account; the "
-    "command is that of NoticesLateAlarm, which has a drill",
 }
 """Sections without a drill, with the reason."""
 
