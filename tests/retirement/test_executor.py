@@ -141,6 +141,8 @@ def test_a_node_is_excluded_from_load_balancers_once(
     cluster.balancers = answers
     result = drain(cluster)
     assert result.load_balancers is not None
+    kept = "LoadBalancersExcludeNode" if answers == [True] else "LoadBalancersKeepNode"
+    assert result.load_balancers.code == kept
     assert why in result.load_balancers.message
     assert cluster.exclusions == 1
 
