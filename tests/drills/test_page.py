@@ -49,7 +49,7 @@ TESTED_IN = {
     "end_to_end/test_brakes.py": ["LaunchesInVain"],
     "end_to_end/test_reconciliation.py": ["DeviceNotAllocatable"],
     "launch/test_left_launches.py": ["LaunchNotAdmitted"],
-    "manifests/test_in_cluster.py": ["KarpenterIsRunning", "ManifestsHeld"],
+    "manifests/test_in_cluster.py": ["KarpenterIsRunning", "ManifestsHeld", "SwitchedToKarpenter"],
     "pool_pauses/test_record.py": ["NodesNeverReady"],
 }
 """Codes that wake people and that a test of their feature injects. The commands that show them are
