@@ -8,13 +8,14 @@ from leeway_cli.reason_codes import ERRORS, declared_codes
 
 from tests.drills import night, test_drills  # noqa: F401 - it declares the drills
 from tests.drills.page import RUNBOOK, Section, sections, wakes
-from tests.test_reasons import DECLARED
+from tests.test_reasons import declared
 
 PAGE = sections(RUNBOOK.read_text(encoding="utf-8"))
 
 WAKING = [section for section in PAGE.values() if wakes(section)]
 
 NOT_DRILLED = {
+    "a-change-of-a-manifest-in-the-cluster-does-not-act": "see karpenter-runs-beside-leeway",
     "karpenter-runs-beside-leeway": "it needs a cluster that keeps its own manifests; "
     "conformance/test_adoption.py has one, and meets both states",
     "manifests-are-held": "see karpenter-runs-beside-leeway",
@@ -48,9 +49,11 @@ TESTED_IN = {
     ],
     "end_to_end/test_brakes.py": ["LaunchesInVain"],
     "end_to_end/test_reconciliation.py": ["DeviceNotAllocatable"],
-    "launch/test_left_launches.py": ["LaunchNotAdmitted"],
     "manifests/test_in_cluster.py": ["KarpenterIsRunning", "ManifestsHeld", "SwitchedToKarpenter"],
+    "pod_watch/test_manifests.py": ["ManifestWatchFailed"],
     "pool_pauses/test_record.py": ["NodesNeverReady"],
+    "provisioning/test_manifest_run.py": ["ManifestsNotCopied", "StatusNotWritten"],
+    "reconciliation/test_left_launches.py": ["LaunchNotAdmitted"],
 }
 """Codes that wake people and that a test of their feature injects. The commands that show them are
 those of the drills: other outcomes of an admission, brakes, pauses, problems of reconcile. Their

@@ -11,7 +11,7 @@ from typing import Any
 
 from lightkube import ApiError
 
-from leeway.execution.retrying import retry_conflicts
+from leeway.execution.retrying import Conflicts
 from leeway.kubernetes.connection import Connection, is_unknown_path, raise_unless_object
 from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.table import RecordChanged
@@ -43,19 +43,20 @@ def release_claim(connection: Connection, node: dict[str, Any]) -> None:
 def _finalize(connection: Connection, path: str, uid: str) -> None:
     """Remove Karpenter's finalizer from an object that is being deleted, and no other one."""
 
-    def read_and_patch() -> None:
-        found = (_request(connection, "GET", path) or {}).get("metadata") or {}
-        finalizers = found.get("finalizers") or []
-        if found.get("uid") != uid or TERMINATION not in finalizers:
+    conflicts = Conflicts(path, ClusterUnavailable)
+    while True:
+        with conflicts:
+            found = (_request(connection, "GET", path) or {}).get("metadata") or {}
+            finalizers = found.get("finalizers") or []
+            ours = found.get("uid") == uid and "deletionTimestamp" in found
+            if not (ours and TERMINATION in finalizers):
+                return
+            left = [one for one in finalizers if one != TERMINATION]
+            patch = {"metadata": {"resourceVersion": found["resourceVersion"], "finalizers": left}}
+            done = _request(connection, "PATCH", path, patch) is not None
+            if not done and _request(connection, "GET", path):
+                raise RecordChanged(path)
             return
-        if "deletionTimestamp" not in found:
-            return
-        left = [one for one in finalizers if one != TERMINATION]
-        patch = {"metadata": {"resourceVersion": found["resourceVersion"], "finalizers": left}}
-        if _request(connection, "PATCH", path, patch) is None and _request(connection, "GET", path):
-            raise RecordChanged(path)
-
-    retry_conflicts(path, read_and_patch, error=ClusterUnavailable)
 
 
 def _request(
