@@ -93,5 +93,5 @@ def test_each_code_of_these_sections_is_drilled_or_tested() -> None:
 def test_the_test_of_a_code_names_it(file: str) -> None:
     text = (Path(__file__).parents[1] / file).read_text(encoding="utf-8")
     for code in (*TESTED_IN.get(file, ()), *WAKE_NOBODY.get(file, ())):
-        names = [code, *(constant for _, constant in DECLARED[code])]
+        names = [code, *(constant for _, constant in declared()[code])]
         assert any(re.search(rf"\b{name}\b", text) for name in names), code
