@@ -1,13 +1,16 @@
 """The runbook is held to the drills: what wakes people is drilled, or stands here with a reason."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
+from botocore import xform_name
+from botocore.session import Session, get_session
 from leeway_cli.reason_codes import ERRORS, declared_codes
 
 from tests.drills import night, test_drills  # noqa: F401 - it declares the drills
-from tests.drills.page import RUNBOOK, Section, sections, wakes
+from tests.drills.page import RUNBOOK, Section, commands, sections, wakes
 from tests.test_reasons import declared
 
 PAGE = sections(RUNBOOK.read_text(encoding="utf-8"))
@@ -95,3 +98,31 @@ def test_the_test_of_a_code_names_it(file: str) -> None:
     for code in (*TESTED_IN.get(file, ()), *WAKE_NOBODY.get(file, ())):
         names = [code, *(constant for _, constant in declared()[code])]
         assert any(re.search(rf"\b{name}\b", text) for name in names), code
+
+
+AWS_COMMANDS = sorted(
+    {
+        command
+        for page in (RUNBOOK, RUNBOOK.with_name("migrating.md"))
+        for command in commands(page.read_text(encoding="utf-8"))
+        if command.startswith("aws ") and not command.startswith("aws logs tail")
+    }
+)
+
+
+@pytest.mark.parametrize("command", AWS_COMMANDS)
+def test_aws_has_the_operation_and_the_options_of_a_command(command: str) -> None:
+    """No drill runs what people do after they have looked."""
+    _, service, operation, *rest = command.split()
+    model = aws_models().get_service_model(service)
+    names = {xform_name(name, "-"): name for name in model.operation_names}
+    shape = model.operation_model(names[operation]).input_shape
+    known = {f"--{xform_name(name, '-')}" for name in (shape.members if shape else ())}
+    options = {word for word in rest if word.startswith("--")}
+    of_the_cli = {"--query", "--output", "--cli-binary-format"}
+    assert not {one.replace("--no-", "--") for one in options - known} - known - of_the_cli
+
+
+@cache
+def aws_models() -> Session:
+    return get_session()
