@@ -83,6 +83,8 @@ class Batch:
         if first is not None and not isclose(first, node.cheapest.price, abs_tol=1e-12):
             yield f"{node.pods}: the plan counts {node.cheapest.price}, the request {first}"
         asked = [c for choice in node.choices for c in self._asked(node, choice)]
+        # Those of other reservations count, though a request names one reservation.
+        asked += [c for c in self._offered(self._pool(node)) if c.offering.reservation]
         for key, requirement in self._pool(node).requirements.items():
             values = {_labels(c.type, c.offering).get(key) for c in asked} - {None}
             if len(values) < (requirement.min_values or 0):

@@ -19,8 +19,13 @@ from leeway.selection.labels import (
 )
 from leeway.selection.offers.catalog import OF_MARKETS
 from leeway.selection.on_demand import Balances
-from leeway.selection.packing.new_nodes import NewNode, load_of
-from leeway.selection.packing.plan import NO_NODE_POOL_MATCHES, Choice, PlannedNode
+from leeway.selection.packing.new_nodes import Limits, NewNode, load_of
+from leeway.selection.packing.plan import (
+    NO_NODE_POOL_MATCHES,
+    POOL_LIMIT_REACHED,
+    Choice,
+    PlannedNode,
+)
 from leeway.selection.packing.pod_classes import Classifier
 from leeway.selection.packing.supply import UNKNOWN_PRICE, Candidate, Supply
 from leeway.selection.resources import Resources
@@ -135,10 +140,11 @@ def unmet_min_values(supply: Supply, feasible: Ints) -> str | None:
 
 
 def meeting_min_values(
-    nodes: Sequence[NewNode], classifier: Classifier
+    nodes: Sequence[NewNode], classifier: Classifier, limits: Limits | None = None
 ) -> tuple[list[NewNode], dict[str, Reason]]:
     """Return the nodes, those with fewer types than the minValues of their pool need split until
-    enough types fit, and the pods for which too few types exist, each with the reason."""
+    enough types fit, and the pods for which too few types exist, each with the reason. `limits` are
+    those that the nodes leave: they limit what is split off. None: no limits, to compare prices."""
     if not any(pool.has_min_values for pool in classifier.supply.pools):
         return list(nodes), {}
     known: dict[object, Ints] = {}
@@ -152,7 +158,13 @@ def meeting_min_values(
         if unmet is None:
             kept.append(node)
         elif halves := _halves(node):
-            waiting += halves
+            kept_half, other = halves
+            waiting.append(kept_half)
+            moved = _within_limits(other, feasible, classifier.supply, limits) if limits else other
+            if moved:
+                waiting.append(moved)
+            else:
+                rejected |= dict.fromkeys(_names(other), POOL_LIMIT_REACHED())
         else:
             pool = classifier.supply.candidates[node.offering].pool.name
             reason = NO_NODE_POOL_MATCHES(
@@ -161,6 +173,18 @@ def meeting_min_values(
             )
             rejected |= dict.fromkeys(_names(node), reason)
     return kept, rejected
+
+
+def _within_limits(node: NewNode, feasible: Ints, supply: Supply, limits: Limits) -> NewNode | None:
+    """The node, counted in the limits; on the cheapest other offering if its own has no room in its
+    reservation. None if the limits do not allow it."""
+    others = supply.by_price(feasible[~supply.reserved[feasible]]).tolist()
+    for offering in (node.offering, *others):
+        one = supply.candidates[offering]
+        if limits.admits(one) and limits.has_room(one):
+            limits.take(one)
+            return replace(node, offering=offering)
+    return None
 
 
 def make_requests(
@@ -226,16 +250,19 @@ def _feasible(
     requested = load_of(node, classifier)
     place = frozenset(classifier.place(batch) for batch, _ in node.batches)
     pool = classifier.supply.of_pool[node.offering]
+    exotic = classifier.supply.exotic
     key = (
         requested.tobytes(),
         place,
         int(pool),
+        bool(exotic[node.offering]),
         node.offering
         if _limited(node, classifier) or classifier.supply.reserved[node.offering]
         else -1,
     )
     if key not in known:
-        of_pool: Bools = classifier.supply.of_pool == pool
+        # Pods that request no accelerator may share a node with one that does.
+        of_pool: Bools = (classifier.supply.of_pool == pool) & (exotic == exotic[node.offering])
         feasible = classifier.holding(requested) & of_pool
         for batch, _ in node.batches:
             feasible &= classifier.allowed(batch, of_pool)
