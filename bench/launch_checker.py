@@ -11,6 +11,7 @@ from functools import cached_property
 from math import isclose
 
 from leeway.selection.labels import (
+    ARCH,
     CAPACITY_TYPE,
     INSTANCE_TYPE,
     ON_DEMAND,
@@ -65,8 +66,10 @@ class Batch:
             other = replace(plan, launches=nodes)
             lines = violations(other, self.pods, self.pools, self.nodes, self.daemons)
             launched = [f"{n.cheapest.type.name}/{n.cheapest.offering.zone}" for n in nodes]
-            # A node of a further capacity type is one domain more, as any node that joins later.
-            lines = [line for line in lines if not line.endswith(f" by {CAPACITY_TYPE}")]
+            # A node with a further capacity type or architecture is one domain more for spreads, as
+            # any node that joins later.
+            others = (f" by {CAPACITY_TYPE}", f" by {ARCH}")
+            lines = [line for line in lines if not line.endswith(others)]
             found += [f"{line}, if EC2 launches {launched}" for line in lines]
         return found
 
