@@ -12,7 +12,7 @@ BIN := .venv/bin
 SAM := PATH="$(CURDIR)/$(BIN):$$PATH" SAM_CLI_TELEMETRY=0 .tools/sam/bin/sam
 UV := $(BIN)/uv --quiet
 
-.PHONY: acceptance release conformance reasons help hunt setup demo test lint check bench sam-test build deploy pins manifests
+.PHONY: acceptance release conformance reasons help hunt setup demo test lint check bench sam-test build deploy pins dashboards manifests
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -91,6 +91,9 @@ endif
 
 reasons: setup ## generate docs/reasons.md from the code
 	$(BIN)/leeway reasons -o markdown > docs/reasons.md
+
+dashboards: setup ## write the body of the CloudWatch dashboard into template.yaml
+	$(BIN)/python -m tools.dashboard
 
 manifests: setup ## generate the schemas, pages and CRDs of manifests from their models
 	$(BIN)/leeway schema --directory docs/schemas

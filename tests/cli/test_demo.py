@@ -8,14 +8,17 @@ from leeway_cli import main
 
 
 def test_a_small_storm_has_no_faults_and_is_reported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = tmp_path / "report.html"
     size = ["--nodes", "4", "--interruptions", "1"]
+    monkeypatch.setattr("leeway_cli.demo.page.OPENED_WITHIN", 0.0)
 
-    code = main.run(["demo", *size, "--report", str(page), "-o", "json"])
+    code = main.run(["demo", *size, "--view", "--report", str(page), "-o", "json"])
 
-    report = json.loads(capsys.readouterr().out)
+    printed = capsys.readouterr()
+    report = json.loads(printed.out)
+    assert "http://127.0.0.1:" in printed.err, "the address of leeway view"
     assert report["faults"] == []
     assert code == 0
     (node,) = report["nodes"]

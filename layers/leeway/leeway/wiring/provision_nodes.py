@@ -14,7 +14,7 @@ from leeway.kubernetes.pod_events import HttpPodEvents
 from leeway.kubernetes.transport import within
 from leeway.kubernetes.workloads import HttpWorkloads
 from leeway.manifest_run import ManifestRun
-from leeway.manifests.in_cluster import COPY_FOR, Copied, ManifestCopies, launch_block
+from leeway.manifests.in_cluster import Copied, ManifestCopies, launch_block
 from leeway.provision_run import Dependencies, NodeProvisioning
 from leeway.provisioning.cluster_state import ClusterStates
 from leeway.provisioning.receive_messages import MessageReceiver
@@ -96,8 +96,13 @@ def dependencies(states: ClusterStates) -> Dependencies:
     )
 
 
+_COPY_WITHIN = 5.0
+"""Seconds: pods wait. If custom resources take longer, for example because of a conversion webhook,
+the last known manifests apply, and `reconcile` copies."""
+
+
 def _copy(cluster: str) -> Copied | None:
-    with within(COPY_FOR.total_seconds()):
+    with within(_COPY_WITHIN):
         return ManifestCopies(table(), cluster_api, clock()).copy(cluster)
 
 
