@@ -8,7 +8,7 @@ from leeway_cli.reason_codes import declared_codes
 
 from tests.drills import night, test_drills  # noqa: F401 - it declares the drills
 from tests.drills.page import RUNBOOK, Section, sections, wakes
-from tests.test_reasons import DECLARED
+from tests.test_reasons import declared
 
 PAGE = sections(RUNBOOK.read_text(encoding="utf-8"))
 
@@ -114,5 +114,5 @@ def test_each_code_that_wakes_people_is_drilled_or_tested_or_named() -> None:
 def test_the_test_of_a_code_names_it(file: str) -> None:
     text = (Path(__file__).parents[1] / file).read_text(encoding="utf-8")
     for code in TESTED_IN[file]:
-        names = [code, *(constant for _, constant in DECLARED[code])]
+        names = [code, *(constant for _, constant in declared()[code])]
         assert any(re.search(rf"\b{name}\b", text) for name in names), code
