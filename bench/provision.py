@@ -91,16 +91,20 @@ def sandbox_with_pools(
     command, or at a speed: 1 is real time."""
     options = {"kubernetes": ["--node-join", "1"], "aws": ["--schedule-speed", str(speed)]}
     with Sandbox.start(Scenario(CLUSTER, ()), state_dir=folder, options=options) as sandbox:
-        client, table = _client(sandbox, "dynamodb"), sandbox.environment()["LEEWAY_TABLE"]
-        dynamo = DynamoTable(lambda: client, table)
-        dynamo.put(SURVEY, compressed(sandbox_survey()), region=REGION)
-        writing = StoredManifests(DynamoTable(lambda: client, table))
-        written = read_manifests(yaml.safe_dump_all(documents), "bench").written
-        for one in written:
-            resource, now = one.kind.resource, datetime.now(UTC)
-            stored = StoredManifest(resource, "", one.name, one.body, 1, "bench", now)
-            writing.write(CLUSTER, stored, replaces=0)
+        stock(sandbox, documents)
         yield sandbox
+
+
+def stock(sandbox: Sandbox, documents: Sequence[dict[str, Any]]) -> None:
+    """Store a catalog, and manifests of the cluster."""
+    client = _client(sandbox, "dynamodb")
+    table = DynamoTable(lambda: client, sandbox.environment()["LEEWAY_TABLE"])
+    table.put(SURVEY, compressed(sandbox_survey()), region=REGION)
+    writing = StoredManifests(table)
+    for one in read_manifests(yaml.safe_dump_all(documents), "bench").written:
+        resource, now = one.kind.resource, datetime.now(UTC)
+        stored = StoredManifest(resource, "", one.name, one.body, 1, "bench", now)
+        writing.write(CLUSTER, stored, replaces=0)
 
 
 def delays(sandbox: Sandbox, samples: int) -> list[float]:
@@ -118,13 +122,7 @@ def delays(sandbox: Sandbox, samples: int) -> list[float]:
 
 def _delay(sandbox: Sandbox, kube: Client, number: int) -> float:
     before, began = len(_fleets(sandbox)), time.time()
-    toleration = {"key": SMALL["key"], "operator": "Exists"}
-    spec = pod_spec(cpu="1500m", grace=1)["spec"] | {
-        "tolerations": [toleration],
-        "nodeSelector": {"karpenter.sh/nodepool": "small"},
-    }
-    metadata = {"name": f"pod-{number}", "namespace": "default"}
-    kube.create(from_dict({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}))
+    kube.create(from_dict(pending_pod(number)))
     until = time.monotonic() + WAIT_TIMEOUT
     while len(_fleets(sandbox)) == before:
         if time.monotonic() > until:
@@ -132,6 +130,17 @@ def _delay(sandbox: Sandbox, kube: Client, number: int) -> float:
         time.sleep(0.05)
     time.sleep(BETWEEN)
     return float(_fleets(sandbox)[before]["at"]) - began
+
+
+def pending_pod(number: int) -> dict[str, Any]:
+    """Return a pod that needs a small node of its own."""
+    toleration = {"key": SMALL["key"], "operator": "Exists"}
+    spec = pod_spec(cpu="1500m", grace=1)["spec"] | {
+        "tolerations": [toleration],
+        "nodeSelector": {"karpenter.sh/nodepool": "small"},
+    }
+    metadata = {"name": f"pod-{number}", "namespace": "default"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
 def _fleets(sandbox: Sandbox) -> list[dict[str, Any]]:

@@ -34,7 +34,7 @@ def sources() -> dict[Path, str]:
 
 @cache
 def declared() -> dict[str, list[tuple[Path, str]]]:
-    """The files and the constants that declare each code."""
+    """The constants of each code, with their files."""
     found = defaultdict(list)
     for path, text in sources().items():
         for constant, code in DECLARING.findall(text):

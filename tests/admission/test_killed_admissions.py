@@ -85,8 +85,8 @@ class DyingTable(TableInMemory):
         read = partial(super()._get, key, consistent)
         return self._deps._call("get", read) if key[0].startswith("POOLS#") else read()
 
-    def _put(self, item: Item, replaces: int | None) -> None:
-        self._deps._call("put", partial(super()._put, item, replaces))
+    def _write(self, key: Key, item: Item | None, replaces: int | None) -> None:
+        self._deps._call("put", partial(super()._write, key, item, replaces))
 
 
 def dying(number: int, moment: str) -> Dies:

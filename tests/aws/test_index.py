@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 from leeway.aws.table import DynamoTable
-from leeway.instances.facts import InstanceFacts, InstanceIndex
+from leeway.instances.facts import FACTS as RECORD
+from leeway.instances.facts import InstanceFacts, facts_in
 from leeway.interruption.instance_state import InstanceState, read_instance
 from leeway.interruption.receive_notice import NoticeResult
 
@@ -21,10 +22,14 @@ def facts(number: int, cluster: str = "prod") -> InstanceFacts:
 
 
 @pytest.fixture
-def index(aws: Sandbox) -> Iterator[InstanceIndex]:
-    index = InstanceIndex(table_in(aws))
+def index(aws: Sandbox) -> Iterator[DynamoTable]:
+    index = table_in(aws)
     yield index
-    index.store((), [*index.of_cluster("prod"), *index.of_cluster("other")])
+    remove(index, *facts_in(index, "prod"), *facts_in(index, "other"))
+
+
+def remove(index: DynamoTable, *instances: str) -> None:
+    index.change(RECORD, delete=({"instance": one} for one in instances))
 
 
 def calls(aws: Sandbox, action: str) -> int:
@@ -32,19 +37,19 @@ def calls(aws: Sandbox, action: str) -> int:
     return counted.get(action, 0)
 
 
-def test_written_facts_are_read_by_cluster(index: InstanceIndex) -> None:
+def test_written_facts_are_read_by_cluster(index: DynamoTable) -> None:
     many = {one.instance: one for one in map(facts, range(60))}
-    index.store(many.values(), ())
-    index.store([facts(100, "other")], ())
-    assert index.of_cluster("prod") == many
-    index.store((), list(many)[10:])
-    assert list(index.of_cluster("prod")) == list(many)[:10]
+    index.change(RECORD, many.values())
+    index.change(RECORD, [facts(100, "other")])
+    assert facts_in(index, "prod") == many
+    remove(index, *list(many)[10:])
+    assert list(facts_in(index, "prod")) == list(many)[:10]
 
 
 def test_an_invalid_item_counts_as_missing_and_can_be_written_again(
-    aws: Sandbox, index: InstanceIndex
+    aws: Sandbox, index: DynamoTable
 ) -> None:
-    index.store([facts(1), facts(2)], ())
+    index.change(RECORD, [facts(1), facts(2)])
     aws.client("dynamodb").update_item(
         TableName=TABLE,
         Key={"pk": {"S": f"INSTANCE#{facts(2).instance}"}, "sk": {"S": "FACTS"}},
@@ -52,16 +57,16 @@ def test_an_invalid_item_counts_as_missing_and_can_be_written_again(
         ExpressionAttributeNames={"#record": "record"},
         ExpressionAttributeValues={":invalid": {"S": "{}"}},
     )
-    assert list(index.of_cluster("prod")) == [facts(1).instance]
-    index.store([facts(2)], ())
-    assert len(index.of_cluster("prod")) == 2
+    assert list(facts_in(index, "prod")) == [facts(1).instance]
+    index.change(RECORD, [facts(2)])
+    assert len(facts_in(index, "prod")) == 2
 
 
 def test_each_of_a_hundred_notices_takes_one_read_and_no_call_of_ec2(
-    aws: Sandbox, index: InstanceIndex
+    aws: Sandbox, index: DynamoTable
 ) -> None:
     storm = [facts(number) for number in range(200, 300)]
-    index.store(storm, ())
+    index.change(RECORD, storm)
     counted = (
         "ec2:DescribeInstances",
         "dynamodb:BatchGetItem",
@@ -78,7 +83,7 @@ def test_each_of_a_hundred_notices_takes_one_read_and_no_call_of_ec2(
 
 
 def test_an_instance_that_is_missing_from_the_index_is_read_from_ec2(
-    aws: Sandbox, index: InstanceIndex
+    aws: Sandbox, index: DynamoTable
 ) -> None:
     instance = launch(aws, TAGS)
     before = calls(aws, "ec2:DescribeInstances")
@@ -89,12 +94,12 @@ def test_an_instance_that_is_missing_from_the_index_is_read_from_ec2(
 
 
 def test_a_record_and_the_facts_of_its_instance_are_read_by_one_call(
-    aws: Sandbox, index: InstanceIndex, dynamo: DynamoTable
+    aws: Sandbox, index: DynamoTable, dynamo: DynamoTable
 ) -> None:
     instance = launch(aws, TAGS)
     assert read_instance(dynamo, instance, ["prod"]) == InstanceState()
     receive_notice(aws, Starts()).receive(interruption(instance))
-    index.store([FACTS.model_copy(update={"instance": instance})], ())
+    index.change(RECORD, [FACTS.model_copy(update={"instance": instance})])
     before = calls(aws, "dynamodb:BatchGetItem")
     known = read_instance(dynamo, instance, ["dev", "prod"])
     assert known.retirement is not None

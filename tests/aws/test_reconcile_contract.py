@@ -8,13 +8,10 @@ from functools import partial
 import pytest
 from leeway.aws.ec2 import Ec2Sweep
 from leeway.aws.eventbridge import EventBridgeLeewayEvents, EventBridgeSchedules, ScheduleTarget
-from leeway.instances.facts import InstanceIndex
 from leeway.ports.aws import CloudRefused, LeewayEvents, Sweep
 from leeway.ports.functions import Schedules
-from leeway.reconciliation.reconcile import InstanceIndex as IndexPort
 
 from tests.aws.receive_notice import client_factory, launch
-from tests.aws.stored import table_in
 from tests.fakes.reports import EventBusInMemory
 from tests.fakes.schedules import SchedulesInMemory
 from tests.reconciliation.account import Account, facts, observed
@@ -63,20 +60,6 @@ def test_a_sweep_finds_instances_by_name_and_state(aws: Sandbox, fake: bool) -> 
     states = case.port.states([case.ours, UNKNOWN])
     assert states[case.ours] in {"pending", "running"}
     assert states[UNKNOWN] == "terminated"
-
-
-@BOTH
-def test_an_index_has_the_instances_of_a_cluster_until_they_are_removed(
-    aws: Sandbox, fake: bool
-) -> None:
-    port: IndexPort = Account() if fake else InstanceIndex(table_in(aws))
-    one, two = facts(71, "contract-index"), facts(72, "contract-other")
-    port.store([one, two], [])
-    assert dict(port.of_cluster("contract-index")) == {one.instance: one}
-    moved = one.model_copy(update={"zone": "us-east-1f"})
-    port.store([moved], [two.instance])
-    assert dict(port.of_cluster("contract-index")) == {one.instance: moved}
-    assert dict(port.of_cluster("contract-other")) == {}
 
 
 @BOTH

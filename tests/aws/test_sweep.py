@@ -10,7 +10,8 @@ from leeway.aws.autoscaling import AutoScalingGroups, AutoScalingWaitingActions
 from leeway.aws.ec2 import Ec2Instances, Ec2Sweep
 from leeway.aws.table import DynamoTable
 from leeway.execution.attempt import Phase
-from leeway.instances.facts import InstanceIndex
+from leeway.instances.facts import FACTS as INDEX
+from leeway.instances.facts import facts_in
 from leeway.instances.observed import CHANGE_PREFIX, ObservedChange, ObservedHook
 from leeway.instances.owners import OWNED_PREFIX, Owner, OwnerKind
 from leeway.interruption.instance_state import read_instance
@@ -252,8 +253,7 @@ def test_an_item_of_a_manifest_in_the_index_is_not_a_record(
     holds = f"it holds the record RETIREMENT#posing#{record.instance} RETIREMENT"
     assert found == []
     assert f"MANIFESTS#posing RETIREMENT: {holds}" in problems
-    index = InstanceIndex(table_in(aws))
-    assert index.of_cluster("posing") == {}
+    assert facts_in(table_in(aws), "posing") == {}
 
 
 @pytest.mark.parametrize("body", [{}, {"record": {"N": "1"}}, {"record": {"S": ""}}])
@@ -262,8 +262,7 @@ def test_an_item_without_a_record_does_not_hide_other_records_of_an_index(
 ) -> None:
     record = interrupted(Phase.NOTICED)
     ours = record.facts.model_copy(update={"cluster": "hidden"})
-    index = InstanceIndex(table_in(aws))
-    index.store([ours], [])
+    table_in(aws).change(INDEX, [ours])
     for sort in ("RETIREMENT", "FACTS"):
         key = {"pk": {"S": "MANIFESTS#other"}, "sk": {"S": sort}}
         shown = {"cluster": {"S": "hidden"}, "open": {"S": "hidden#0"}}
@@ -271,7 +270,7 @@ def test_an_item_without_a_record_does_not_hide_other_records_of_an_index(
     found, problems = open_records(dynamo, "hidden")
     assert found == []
     assert [one for one in problems if one.startswith("MANIFESTS#other RETIREMENT: ")]
-    assert index.of_cluster("hidden") == {ours.instance: ours}
+    assert facts_in(table_in(aws), "hidden") == {ours.instance: ours}
 
 
 def test_an_instance_has_the_name_of_its_group_for_any_creator(

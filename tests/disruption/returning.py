@@ -9,13 +9,16 @@ from leeway.admission.record import ADMISSION, Admission, Launch
 from leeway.capacity_requests import CAPACITY_REQUEST, CapacityRequest
 from leeway.disruption.return_capacity import Dependencies, ReturnCapacity
 from leeway.execution.attempt import Phase
-from leeway.instances.facts import InstanceFacts
+from leeway.instances.facts import FACTS, InstanceFacts
+from leeway.manifests.configuration import MANIFEST, POOL
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.aws import CloudUnavailable
 from leeway.provisioning.report import CapacityReturned
 from leeway.reasons import Reason
 from leeway.retirement.record import RETIREMENT, Retirement
+from leeway.table import Key
 
+from tests.aws.stored import manifest
 from tests.disruption.clusters import Cluster
 from tests.fakes.functions import Starts
 from tests.fakes.offerings import OfferingsInMemory
@@ -45,6 +48,7 @@ class Returning:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.table = TableInMemory()
+        self.table.before = self._store
         self.starts = Starts()
         self.queue = ProvisionQueueInMemory()
         self.aws = World()
@@ -72,12 +76,9 @@ class Returning:
     def restart(self) -> None:
         """Have another environment of the function make the next run."""
         clock: Any = SimpleNamespace(now=lambda: self.time)
-        index: Any = SimpleNamespace(of_cluster=lambda _: self.cluster.own)
         deps = Dependencies(
-            index,
             OfferingsInMemory(),
             self.table,
-            self,
             self.starts,
             self.queue,
             self.aws.deps.sources,
@@ -85,11 +86,21 @@ class Returning:
         )
         self.returns = ReturnCapacity(deps)
 
-    def deleted_pools(self, cluster: str) -> dict[str, datetime]:
-        """The pools that were deleted."""
-        if self.unread:
-            raise CloudUnavailable("throttled")
-        return self.deleted
+    def _store(self, operation: str, key: Key) -> None:
+        """Store what the table is about to be asked for: the index, and the deleted pools."""
+        if operation == "find":
+            index = self.table.records(FACTS)
+            index.clear()
+            index.update(self.cluster.own)
+        if operation == "list" and key[0].startswith("MANIFESTS#"):
+            if self.unread:
+                raise CloudUnavailable("throttled")
+            for old in [one for one in self.table.items if one[0].startswith("MANIFESTS#")]:
+                del self.table.items[old]
+            for name, at in self.deleted.items():
+                pool = manifest(name, resource=POOL, deleted_at=at)
+                item = MANIFEST.write(pool, {"cluster": "prod"}, self.time)
+                self.table.items[item.key] = item
 
     def record_launches(self) -> None:
         """Every instance that the index calls Leeway's was launched by it."""

@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -16,7 +15,7 @@ from leeway.admission.record import ADMISSION
 from leeway.aws.table import DynamoTable
 from leeway.catalog.stored import SURVEY
 from leeway.clock import SystemClock
-from leeway.execution.retrying import retry_conflicts
+from leeway.execution.retrying import Conflicts
 from leeway.launch.intent import INTENT
 from leeway.manifests.configuration import StoredManifests
 from leeway.manifests.reading import find_kind, interpret
@@ -200,12 +199,12 @@ def end_time_to_join(sandbox: Sandbox, launched: Iterable[str]) -> None:
     """Move the deadlines of admissions to now, as if 15 minutes had passed."""
     dynamodb = client("dynamodb", sandbox.aws_url)
     stored = DynamoTable(lambda: dynamodb, table_of(sandbox))
-
-    def end(instance: str) -> None:
-        record = stored.get(ADMISSION, cluster=CLUSTER, instance=instance)
-        assert record is not None
-        changes = {"deadline": SystemClock().now(), "version": record.version + 1}
-        stored.put(ADMISSION, record.model_copy(update=changes))
-
     for instance in launched:
-        retry_conflicts("an admission record", partial(end, instance))
+        conflicts, version = Conflicts("an admission record"), 0
+        while not version:
+            with conflicts:
+                record = stored.get(ADMISSION, cluster=CLUSTER, instance=instance)
+                assert record is not None
+                changes = {"deadline": SystemClock().now(), "version": record.version + 1}
+                stored.put(ADMISSION, record.model_copy(update=changes))
+                version = record.version + 1

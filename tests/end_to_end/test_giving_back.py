@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from leeway.aws.table import DynamoTable
-from leeway.execution.retrying import retry_conflicts
+from leeway.execution.retrying import Conflicts
 from leeway.retirement.record import ENDED_WITHOUT_NODE_AFTER, RETIREMENT
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
@@ -248,7 +248,7 @@ def test_an_instance_ends_15_minutes_after_its_node_was_deleted(world: GivingBac
     world.kube.delete(Node, node)
     run_reconcile(world)
     world.until(since, lambda seen: [e for e in _lines(seen) if e["code"] == "NodeDeleted"])
-    retry_conflicts("its record", partial(_let_15_minutes_pass, world.sandbox, instance))
+    _let_15_minutes_pass(world.sandbox, instance)
     outcome = world.until(since, lambda _: world.outcome(instance, since))
     assert outcome is not None
     assert (outcome["result"], outcome["terminated"]) == ("no-node", True)
@@ -298,11 +298,15 @@ def _let_15_minutes_pass(sandbox: Sandbox, instance: str) -> None:
     """Move the begin of a retirement into the past."""
     dynamodb = client("dynamodb", sandbox.aws_url)
     stored = DynamoTable(lambda: dynamodb, table_of(sandbox))
-    record = stored.get(RETIREMENT, cluster=CLUSTER, instance=instance)
-    assert record is not None
-    earlier = record.noticed_at - ENDED_WITHOUT_NODE_AFTER
-    changes = {"noticed_at": earlier, "version": record.version + 1}
-    stored.put(RETIREMENT, record.model_copy(update=changes))
+    conflicts = Conflicts("its record")
+    while True:
+        with conflicts:
+            record = stored.get(RETIREMENT, cluster=CLUSTER, instance=instance)
+            assert record is not None
+            earlier = record.noticed_at - ENDED_WITHOUT_NODE_AFTER
+            changes = {"noticed_at": earlier, "version": record.version + 1}
+            stored.put(RETIREMENT, record.model_copy(update=changes))
+            return
 
 
 def _lines(seen: Journal) -> list[Entry]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from leeway.aws.table import DynamoTable
-from leeway.instances.facts import InstanceIndex
+from leeway.instances.facts import facts_in
 from leeway_cli import main
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
@@ -156,12 +156,12 @@ def test_nodes_are_launched_into_a_reservation_and_stay_when_it_ends(world: Givi
         return sorted(one.get(CAPACITY_TYPE, "") for one in labels(world, "first").values())
 
     until(lambda: kinds() == ["on-demand", "reserved", "reserved"])
-    index = InstanceIndex(table(world.sandbox))
+    stored = table(world.sandbox)
 
     def known() -> int:
         """The nodes that reconcile knows as reserved."""
         run_reconcile(world)
-        found = index.of_cluster(CLUSTER).values()
+        found = facts_in(stored, CLUSTER).values()
         return sum(one.reservation is not None for one in found)
 
     until(lambda: known() == 2)

@@ -50,9 +50,9 @@ class FastTable(TableInMemory):
         if self.down and key[0].startswith("CAPACITY#"):
             raise CloudUnavailable("ThrottlingException: Throughput exceeds the current capacity")
 
-    def _put(self, item: Item, replaces: int | None) -> None:
-        super()._put(item, replaces)
-        if DRAIN_STATE.parts(item.key) is not None:
+    def _write(self, key: Key, item: Item | None, replaces: int | None) -> None:
+        super()._write(key, item, replaces)
+        if item and DRAIN_STATE.parts(item.key) is not None:
             self.states.append(DRAIN_STATE.read(item))
             if len(self.states) == 1:
                 raise CloudUnavailable("ThrottlingException")

@@ -56,18 +56,15 @@ class TableInMemory(Table):
         ]
         return iter(sorted(found, key=lambda one: one.key[1]))
 
-    def _put(self, item: Item, replaces: int | None) -> None:
-        self.before("put", item.key)
-        with self._lock:
-            self._check(item.key, replaces)
-            self._store(item)
-
-    def _delete(self, key: Key, replaces: int | None) -> None:
-        self.before("delete", key)
+    def _write(self, key: Key, item: Item | None, replaces: int | None) -> None:
+        self.before("put" if item else "delete", key)
         with self._lock:
             self._check(key, replaces)
-            self.written.append(key)
-            self.items.pop(key, None)
+            if item:
+                self._store(item)
+            else:
+                self.written.append(key)
+                self.items.pop(key, None)
 
     def _change(self, put: Sequence[Item], delete: Sequence[Key]) -> None:
         for key in [*(one.key for one in put), *delete]:
@@ -75,7 +72,7 @@ class TableInMemory(Table):
         for item in put:
             self._store(item)
         for key in delete:
-            self._delete(key, None)
+            self._write(key, None, None)
 
     def _store(self, item: Item) -> None:
         body = item.body.encode() if isinstance(item.body, str) else item.body or b""
@@ -89,7 +86,7 @@ class TableInMemory(Table):
             return
         stored = self.items.get(key)
         version = stored.version if stored else 0
-        if replaces == 0 and not list(self._kept([stored] if stored else [])):
+        if replaces == 0 and stored and not self._is_kept(stored):
             version = 0
         if version != replaces:
             raise RecordChanged(" ".join(key))

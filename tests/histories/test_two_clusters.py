@@ -16,11 +16,11 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 from leeway.launch.intent import INTENT, INTENT_BY_HAND
-from leeway.launch.left_launches import LeftLaunches
 from leeway.manifests.configuration import Configuration, StoredManifests
 from leeway.notices.synthetic import EventOrigin
 from leeway.policy.rules import ClusterPolicy
 from leeway.reconciliation.find_lost_events import LostEventSearch, ObservedRegion
+from leeway.reconciliation.left_launches import LeftLaunches
 from leeway.retirement.record import RETIREMENT
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import Pod
@@ -32,8 +32,8 @@ from tests.fakes.functions import Starts
 from tests.interruption.receiving import Receiver, warning
 from tests.launch.launching import World, order
 from tests.launch.pools import pods
-from tests.launch.test_left_launches import MINUTE, RUNS, WRITTEN
 from tests.reconciliation.account import Account
+from tests.reconciliation.test_left_launches import MINUTE, RUNS, WRITTEN
 from tests.retirement.retirements import interrupted
 from tests.template.people import KINDS, OWN, POLICIES, allows
 

@@ -16,6 +16,7 @@ from leeway.manifests.configuration import (
     Configuration,
     StoredManifest,
     StoredManifests,
+    deleted_pools,
 )
 from leeway.notices import NoticeKind
 from leeway.parallel import in_parallel
@@ -271,7 +272,7 @@ def test_a_pool_is_deleted_only_if_somebody_deleted_it() -> None:
     late = datetime(2026, 11, 20, 10, tzinfo=UTC)
     table = Table(pool("gone", deleted_at=late), pool("other"), pool("invalid", body="{}"))
     config = Configuration(table, FakeClock(late), Reported())
-    assert config.deleted_pools("prod") == {"gone": late}
+    assert deleted_pools(table, "prod") == {"gone": late}
     assert config.has_deleted("prod", (POOL,))
     written = config.manifests("prod", (POOL,))
     assert "gone" not in {one.name for one in written}
@@ -280,8 +281,7 @@ def test_a_pool_is_deleted_only_if_somebody_deleted_it() -> None:
 def test_pools_that_cannot_be_read_now_are_not_deleted() -> None:
     early = datetime(2026, 11, 20, 9, tzinfo=UTC)
     table = Table(pool("gone", deleted_at=early))
-    config = Configuration(table, FakeClock(early), Reported())
-    assert config.deleted_pools("prod")
+    assert deleted_pools(table, "prod")
     table.answers = False
     with pytest.raises(CloudUnavailable):
-        config.deleted_pools("prod")
+        deleted_pools(table, "prod")

@@ -18,7 +18,7 @@ from leeway.pod_watch.lease import (
     decide_renewal,
     decide_start,
 )
-from leeway.table import Item, RecordChanged
+from leeway.table import Item, Key, RecordChanged
 
 from tests.fakes.clock import FakeClock
 from tests.pod_watch.watching import LeaseTable
@@ -93,11 +93,11 @@ class Together(LeaseTable):
 
     before_write: object = None
 
-    def _put(self, item: Item, replaces: int | None) -> None:
+    def _write(self, key: Key, item: Item | None, replaces: int | None) -> None:
         meanwhile, self.before_write = self.before_write, None
         if callable(meanwhile):
             meanwhile()
-        super()._put(item, replaces)
+        super()._write(key, item, replaces)
 
 
 def test_a_run_whose_write_had_no_answer_knows_its_own_lease() -> None:
@@ -110,8 +110,8 @@ class Lossy(LeaseTable):
 
     lost = False
 
-    def _put(self, item: Item, replaces: int | None) -> None:
-        super()._put(item, replaces)
+    def _write(self, key: Key, item: Item | None, replaces: int | None) -> None:
+        super()._write(key, item, replaces)
         if not self.lost:
             self.lost = True
             raise RecordChanged("lost")

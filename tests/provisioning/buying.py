@@ -4,14 +4,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import yaml
 from leeway.capacity_requests import CAPACITY_REQUEST, CapacityRequest
 from leeway.disruption.return_capacity import Dependencies as ReturnDependencies
 from leeway.disruption.return_capacity import ReturnCapacity
-from leeway.instances.facts import InstanceFacts
+from leeway.instances.facts import FACTS, InstanceFacts
 from leeway.launch.fleets import FleetInstance
 from leeway.manifests.reading import read_manifests
 from leeway.provision_run import Dependencies, NodeProvisioning
@@ -115,14 +114,11 @@ class Buying(World):
         )
 
     def _return_capacity(self) -> ReturnCapacity:
-        index: Any = SimpleNamespace(of_cluster=lambda _: self.own)
-        no_pools: Any = SimpleNamespace(deleted_pools=lambda _: {})
+        self.table.records(FACTS).update(self.own)
         return ReturnCapacity(
             ReturnDependencies(
-                instances=index,
                 offerings=self.offerings,
                 table=self.table,
-                pools=no_pools,
                 retire_node=Starts(),
                 provision_nodes=ProvisionQueueInMemory(),
                 sources=self.deps.sources,

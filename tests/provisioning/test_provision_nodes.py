@@ -219,7 +219,7 @@ def test_a_cluster_without_pools_gives_the_nodes_of_deleted_pools_back(buying: B
     assert buying.run().result.code == "ClusterWithoutPools"
     assert buying.table.get(WATCHED, cluster="prod") is None, "it looks at no node"
     owner = Owner(OwnerKind.LEEWAY, "web")
-    launched = {"owner": owner, "joined": True, "from_fleet": True}
+    launched = {"instance": "i-1", "owner": owner, "joined": True, "from_fleet": True}
     buying.own = {"i-1": FACTS.model_copy(update=launched)}
     report = buying.run()
     assert (report.result.code, report.without_node) == ("ClusterWithoutPools", ())

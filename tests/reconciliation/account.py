@@ -1,11 +1,12 @@
 """An AWS account, the table and some clusters in memory, as reconcile uses them."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from leeway.admission.record import ADMISSION, Admission
+from leeway.costs import Recorded
 from leeway.instances.facts import FACTS as FACTS_OF_INSTANCE
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import (
@@ -35,7 +36,7 @@ from leeway.reconciliation.reconcile import Dependencies, ReconcileRequest, Reco
 from leeway.reconciliation.report import ClusterReport, LaunchCheck
 from leeway.retirement.reasons import RETIREMENT_STARTED
 from leeway.retirement.record import RETIREMENT, Retirement
-from leeway.table import Index, Item, Key
+from leeway.table import BY_CLUSTER, Index, Item, Key
 
 from tests.fakes.cluster_leftovers import LeftoversInMemory
 from tests.fakes.table import TableInMemory
@@ -179,20 +180,6 @@ class Account:
             raise LifecycleActionOver("No active Lifecycle Action found")
         self.answers.append((instance, hook.name, result))
 
-    # InstanceIndex
-    def of_cluster(self, cluster: str) -> dict[str, InstanceFacts]:
-        self._fail("index")
-        return {name: one for name, one in self.index.items() if one.cluster == cluster}
-
-    def store(self, written: Iterable[InstanceFacts], removed: Iterable[str]) -> None:
-        self._fail("update")
-        for one in written:
-            self.index[one.instance] = one
-            self.written.append(one.instance)
-        for name in removed:
-            del self.index[name]
-            self.removed.append(name)
-
     # ClusterPolicies, RetireNode and AdmitNode
     def policy_of(self, cluster: str) -> ClusterPolicy:
         self._fail(f"policy of {cluster}")
@@ -202,7 +189,7 @@ class Account:
         self._fail("start")
         self.started.append((instance, cluster, attempt))
 
-    # Launches
+    # LeftLaunches
     def check_instances(self, cluster: str, instances: Sequence[ObservedInstance]) -> LaunchCheck:
         self._fail("launches")
         self.checked.append([one.facts.instance for one in instances])
@@ -249,7 +236,7 @@ class Account:
 
     def reconciliation(self, *clusters: str) -> Reconciliation:
         """The use case with these dependencies."""
-        partly: Any = self  # it has the methods of Groups and ReceiveNotice that reconcile calls
+        partly: Any = self  # it has the methods that reconcile calls
         return Reconciliation(
             Dependencies(
                 clusters=frozenset(clusters or self.clusters),
@@ -258,14 +245,14 @@ class Account:
                 hasty_sweep=self,
                 waiting=self,
                 groups=partly,
-                index=self,
                 table=_Stored(self),
                 policies=self,
                 receive_notice=partly,
                 retire_node=self,
                 admit_node=self,
-                launches=self,
+                launches=partly,
                 copy_manifests=self.copy_manifests,
+                record_costs=lambda *_: Recorded(),
                 open_cluster=self.open_cluster,
                 clock=self,
             )
@@ -285,10 +272,25 @@ class _Stored(TableInMemory):
         return super()._get_many(keys, consistent)
 
     def _query_index(self, index: Index, value: str, prefix: str) -> Iterator[Item]:
+        if index is BY_CLUSTER:
+            self._account._fail("index")
+            self.items = {one.key: one for one in self._written()}
+            return super()._query_index(index, value, prefix)
         self._account._fail("records")
         records = self._written() if self._account.records_open else ()
         self.items = {one.key: one for one in (*records, *self._account.forged)}
         return super()._query_index(index, value, prefix)
+
+    def _change(self, put: Sequence[Item], delete: Sequence[Key]) -> None:
+        self._account._fail("update")
+        for item in put:
+            facts = FACTS_OF_INSTANCE.read(item)
+            self._account.index[facts.instance] = facts
+            self._account.written.append(facts.instance)
+        for key in delete:
+            instance = (FACTS_OF_INSTANCE.parts(key) or {})["instance"]
+            del self._account.index[instance]
+            self._account.removed.append(instance)
 
     def _written(self) -> Iterator[Item]:
         now = self._account.now_

@@ -18,7 +18,7 @@ from leeway.retirement.finish import RetirementProgress, finish
 from leeway.retirement.reasons import GROUP_LAUNCHES
 from leeway.retirement.record import RETIREMENT, Retirement
 from leeway.retirement.replace import ReplacementResult, request_replacement
-from leeway.table import Item
+from leeway.table import Item, Key
 
 from tests.fakes.retirement import retirement_fakes
 from tests.fakes.table import Stored, TableInMemory
@@ -39,9 +39,9 @@ class _ContendedTable(TableInMemory):
         super().__init__()
         self._meanwhile = meanwhile
 
-    def _put(self, item: Item, replaces: int | None) -> None:
+    def _write(self, key: Key, item: Item | None, replaces: int | None) -> None:
         self._meanwhile()
-        super()._put(item, replaces)
+        super()._write(key, item, replaces)
         self._meanwhile()
 
 

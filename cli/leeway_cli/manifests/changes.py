@@ -22,6 +22,7 @@ from leeway_cli.stack import Stack
 if TYPE_CHECKING:
     from leeway.manifests.reading import Reading, Written
     from leeway.pool_pauses import PoolRecord
+    from leeway.table import Table
 
 CLUSTER = "cluster.leeway.sh"
 NODE_CLASS = "ec2nodeclass.karpenter.k8s.aws"
@@ -334,33 +335,39 @@ def resume_pool(stack: Stack, cluster: str, pool: str, output: Format) -> None:
     Raises:
         CannotBeDoneError: the pool is not paused, or the table cannot be read or written.
     """
-    from leeway.clock import SystemClock
-    from leeway.execution.retrying import retry_conflicts
-    from leeway.pool_pauses import POOL as POOL_RECORD
-    from leeway.pool_pauses import resumed
     from leeway.wiring.clients import table
 
     records = table(name=stack.table)
-
-    def clear() -> "PoolRecord":
-        stored = records.get(POOL_RECORD, cluster=cluster, pool=pool)
-        if stored is None or stored.paused is None:
-            pools = records.list(POOL_RECORD, cluster=cluster)
-            paused = [one.pool for one in pools if one.paused is not None]
-            known = ", ".join(paused) or "none"
-            raise CannotBeDoneError(
-                f"Pool {pool} of cluster {cluster} is not paused by Leeway; paused pools: {known}."
-            )
-        records.put(POOL_RECORD, resumed(stored, SystemClock().now()))
-        return stored
-
     with aws_errors(stack.where):
-        before = retry_conflicts(f"the record of pool {pool}", clear)
+        before = _cleared(records, cluster, pool)
     if output is Format.JSON:
         reason = asdict(before.paused) if before.paused else None
         print_json({"cluster": cluster, "pool": pool, "paused": False, "pausedFor": reason})
     else:
         stdout_console().print(f"pool {pool} of cluster {cluster} resumed", markup=False)
+
+
+def _cleared(records: "Table", cluster: str, pool: str) -> "PoolRecord":
+    """Clear the pause; return the record before."""
+    from leeway.clock import SystemClock
+    from leeway.execution.retrying import Conflicts
+    from leeway.pool_pauses import POOL as POOL_RECORD
+    from leeway.pool_pauses import resumed
+
+    conflicts = Conflicts(f"the record of pool {pool}")
+    while True:
+        with conflicts:
+            stored = records.get(POOL_RECORD, cluster=cluster, pool=pool)
+            if stored is None or stored.paused is None:
+                pools = records.list(POOL_RECORD, cluster=cluster)
+                paused = [one.pool for one in pools if one.paused is not None]
+                known = ", ".join(paused) or "none"
+                raise CannotBeDoneError(
+                    f"Pool {pool} of cluster {cluster} is not paused by Leeway; "
+                    f"paused pools: {known}."
+                )
+            records.put(POOL_RECORD, resumed(stored, SystemClock().now()))
+            return stored
 
 
 type Document = Mapping[str, Any]

@@ -228,7 +228,7 @@ class Table(ABC):
         """Read a record; None if there is none. An inconsistent read costs half, and may return
         what was stored a second ago."""
         item = self._get(record.key(key), consistent)
-        return next(map(record.read, self._kept([item] if item else [])), None)
+        return record.read(item) if item and self._is_kept(item) else None
 
     def get_many[T](
         self,
@@ -247,8 +247,9 @@ class Table(ABC):
         records: dict[Key, Record[Any]] = {record.key(one): record for one in keys}
         records |= {other.key(parts): other for other, parts in others}
         found: Any = []
-        for item in self._kept(self._get_many(list(records), consistent)):
-            found += _read(records[item.key], item, unreadable)
+        for item in self._get_many(list(records), consistent):
+            if self._is_kept(item):
+                found += _read(records[item.key], item, unreadable)
         return tuple(found)
 
     def put[T](
@@ -264,13 +265,14 @@ class Table(ABC):
         item = record.write(value, key, self._now())
         if replaces is None and record.versioned:
             replaces = item.version - 1
-        self._put(item, replaces)
+        self._write(item.key, item, replaces)
 
     def claim(self, task: str, until: datetime) -> bool:
         """Claim a task until a time, which is cut to seconds; False if another claim lasts. Of
         concurrent calls, one claims it."""
+        item = _CLAIM.write(until, {"task": task}, self._now())
         try:
-            self.put(_CLAIM, until, replaces=0, task=task)
+            self._write(item.key, item, 0)
         except RecordChanged:
             return False
         return True
@@ -281,7 +283,7 @@ class Table(ABC):
         Raises:
             RecordChanged: another version is stored, or none.
         """
-        self._delete(record.key(key), replaces)
+        self._write(record.key(key), None, replaces)
 
     def change[T](
         self,
@@ -346,8 +348,8 @@ class Table(ABC):
         prefixes = [record.prefix(key) for record in records]
         prefix = prefixes[0][1] if len(records) == 1 else ""
         found: Any = []
-        for item in self._kept(self._query(prefixes[0][0], prefix, consistent)):
-            for record in records:
+        for item in self._query(prefixes[0][0], prefix, consistent):
+            for record in records if self._is_kept(item) else ():
                 parts = record.parts(item.key)
                 if parts is not None and record.key({**parts, **key}) == item.key:
                     found += _read(record, item, unreadable)
@@ -383,15 +385,14 @@ class Table(ABC):
         prefix = "" if len(prefixes) > 1 else next(iter(prefixes))
         found: Any = []
         for shard in index.keys(value):
-            for item in self._kept(self._query_index(index, shard, prefix)):
+            for item in filter(self._is_kept, self._query_index(index, shard, prefix)):
                 sk = next((one for one in prefixes if item.key[1].startswith(one)), "")
                 record = prefixes.get(sk, records[0])
                 found += _read(record, item, unreadable)
         return tuple(found)
 
-    def _kept(self, items: Iterable[Item]) -> Iterator[Item]:
-        now = self._now().timestamp()
-        return (item for item in items if item.expires is None or item.expires > now)
+    def _is_kept(self, item: Item) -> bool:
+        return item.expires is None or item.expires > self._now().timestamp()
 
     @abstractmethod
     def _get(self, key: Key, consistent: bool) -> Item | None:
@@ -410,13 +411,9 @@ class Table(ABC):
         """Read the items with a key of an index whose sort keys have a prefix."""
 
     @abstractmethod
-    def _put(self, item: Item, replaces: int | None) -> None:
-        """Write an item if version `replaces` is stored, 0 for no item or an item without a
-        version or an item whose time is over; None for any."""
-
-    @abstractmethod
-    def _delete(self, key: Key, replaces: int | None) -> None:
-        """Delete an item if version `replaces` is stored, None for any or none."""
+    def _write(self, key: Key, item: Item | None, replaces: int | None) -> None:
+        """Write an item, or delete it if `item` is None, if version `replaces` is stored: 0 for no
+        item or an item without a version or an item whose time is over, None for any or none."""
 
     @abstractmethod
     def _change(self, put: Sequence[Item], delete: Sequence[Key]) -> None:

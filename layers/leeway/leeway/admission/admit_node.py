@@ -24,7 +24,7 @@ from leeway.admission.readiness import (
 from leeway.admission.record import ADMISSION, Admission, AdmissionResult
 from leeway.clock import Clock
 from leeway.execution.attempt import AttemptId, Phase, Steps
-from leeway.execution.retrying import API_ERRORS, retry_conflicts
+from leeway.execution.retrying import API_ERRORS, Conflicts
 from leeway.instances.observed import ObservedInstance
 from leeway.pool_pauses import PoolRecord
 from leeway.ports.aws import CloudRefused, Groups, HookResult, InstanceTypes, LeewayEvents
@@ -422,23 +422,23 @@ class AdmitNode:
     def _close(
         self, attempt: AttemptId, result: AdmissionResult, answer: HookResult | None
     ) -> Admission | None:
-        def close() -> Admission | None:
-            record = self._current(attempt)
-            if record is None:
-                return None
-            closed = record.model_copy(
-                update={
-                    "phase": Phase.FINISHED,
-                    "answer": answer,
-                    "result": result,
-                    "ended_at": self._clock.now(),
-                    "version": record.version + 1,
-                }
-            )
-            self._table.put(ADMISSION, closed)
-            return closed
-
-        return retry_conflicts(f"the admission record of {attempt.instance}", close)
+        conflicts = Conflicts(f"the admission record of {attempt.instance}")
+        while True:
+            with conflicts:
+                record = self._current(attempt)
+                if record is None:
+                    return None
+                closed = record.model_copy(
+                    update={
+                        "phase": Phase.FINISHED,
+                        "answer": answer,
+                        "result": result,
+                        "ended_at": self._clock.now(),
+                        "version": record.version + 1,
+                    }
+                )
+                self._table.put(ADMISSION, closed)
+                return closed
 
 
 def _observed(node: Node | None, added: Sequence[Taint]) -> ObservedNode | None:

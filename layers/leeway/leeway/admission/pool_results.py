@@ -8,7 +8,7 @@ from leeway.admission.readiness import (
 )
 from leeway.admission.record import Admission, AdmissionResult, Launch
 from leeway.clock import Clock
-from leeway.execution.retrying import API_ERRORS, retry_conflicts
+from leeway.execution.retrying import API_ERRORS, Conflicts
 from leeway.pool_pauses import (
     JOIN_TIME,
     POOL,
@@ -99,17 +99,16 @@ class PoolResults:
     ) -> PoolRecord | None:
         """Write the record of the pool if `decide` changes it; return it if this instance has
         paused the pool."""
-
-        def write() -> PoolRecord | None:
-            stored = self._table.get(POOL, cluster=record.cluster, pool=launch.pool)
-            changed = decide(stored)
-            if changed is not None:
-                self._table.put(POOL, changed)
-            return changed or stored
-
-        found = retry_conflicts(f"the record of pool {launch.pool}", write)
-        by_this_one = found is not None and found.paused_by == record.instance
-        return found if by_this_one else None
+        conflicts = Conflicts(f"the record of pool {launch.pool}")
+        while True:
+            with conflicts:
+                stored = self._table.get(POOL, cluster=record.cluster, pool=launch.pool)
+                changed = decide(stored)
+                if changed is not None:
+                    self._table.put(POOL, changed)
+                found = changed or stored
+                by_this_one = found is not None and found.paused_by == record.instance
+                return found if by_this_one else None
 
 
 def _failure(record: Admission, launch: Launch) -> FailedInstance:

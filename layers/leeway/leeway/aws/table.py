@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from leeway.aws.errors import aws_errors, code_of
 from leeway.clock import Clock, SystemClock
-from leeway.execution.retrying import retry_while_unavailable
+from leeway.execution.retrying import WhileUnavailable
 from leeway.ports.aws import CloudUnavailable
 from leeway.table import Index, Item, Key, RecordChanged, Table
 
@@ -73,18 +73,17 @@ class DynamoTable(Table):
             for page in self._client().get_paginator("query").paginate(**parameters):
                 yield from map(_item, page["Items"])
 
-    def _put(self, item: Item, replaces: int | None) -> None:
-        self._write("put_item", item.key, replaces, Item=_attributes(item))
-
-    def _delete(self, key: Key, replaces: int | None) -> None:
-        self._write("delete_item", key, replaces, Key=_key(key))
-
-    def _write(self, operation: str, key: Key, replaces: int | None, **parameters: Any) -> None:
-        if replaces is not None:
-            parameters |= _stored(replaces, self._clock.now().timestamp())
+    def _write(self, key: Key, item: Item | None, replaces: int | None) -> None:
+        now = self._clock.now().timestamp()
+        condition = {} if replaces is None else _stored(replaces, now)
         with aws_errors():
+            dynamodb = self._client()
             try:
-                getattr(self._client(), operation)(TableName=self._name, **parameters)
+                if item is None:
+                    dynamodb.delete_item(TableName=self._name, Key=_key(key), **condition)
+                else:
+                    attributes = _attributes(item)
+                    dynamodb.put_item(TableName=self._name, Item=attributes, **condition)
             except ClientError as error:
                 if code_of(error) == "ConditionalCheckFailedException":
                     raise RecordChanged(" ".join(key)) from error
@@ -106,16 +105,14 @@ class DynamoTable(Table):
             CloudUnavailable: something is unprocessed at the retry timeout.
         """
         answers: list[dict[str, Any]] = []
-
-        def call() -> None:
-            nonlocal requests
-            with aws_errors():
-                answers.append(getattr(self._client(), operation)(RequestItems=requests))
-            if requests := answers[-1].get(left):
+        again = WhileUnavailable(self._clock)
+        while True:
+            with again:
+                with aws_errors():
+                    answers.append(getattr(self._client(), operation)(RequestItems=requests))
+                if not (requests := answers[-1].get(left)):
+                    return answers
                 raise CloudUnavailable(f"{operation} left a part of a batch unprocessed")
-
-        retry_while_unavailable(self._clock, call)
-        return answers
 
 
 def _stored(version: int, now: float) -> dict[str, Any]:

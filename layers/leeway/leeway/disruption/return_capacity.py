@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Protocol
 
 from leeway.admission.record import ADMISSION
 from leeway.capacity_requests import CAPACITY_REQUEST, CapacityRequest, PriceLimit, ProvisionNodes
@@ -31,8 +30,9 @@ from leeway.disruption.snapshot import (
 from leeway.disruption.watched_nodes import WatchedNodes, confirm, decode, encode, watch
 from leeway.execution.attempt import Phase
 from leeway.execution.retrying import API_ERRORS
-from leeway.instances.facts import InstanceFacts
+from leeway.instances.facts import InstanceFacts, facts_in
 from leeway.launch.resolve_pools import NodeSources
+from leeway.manifests.configuration import StoredManifests, deleted_pools
 from leeway.manifests.node_pool import NodePool
 from leeway.policy.rules import Action, ClusterPolicy, OnBlocked, Replacement, Ruling
 from leeway.pool_pauses import POOL
@@ -50,30 +50,12 @@ from leeway.selection.resources import Resources
 from leeway.table import OPEN, Record, RecordChanged, Table
 
 
-class ClusterInstances(Protocol):
-    """The index of instances, which reconcile keeps."""
-
-    def of_cluster(self, cluster: str) -> Mapping[str, InstanceFacts]:
-        """Read the facts of a cluster's instances, by id. The result may be a minute old."""
-        ...
-
-
-class DeletedPools(Protocol):
-    """The pools that users deleted."""
-
-    def deleted_pools(self, cluster: str) -> Mapping[str, datetime]:
-        """Return when pools were deleted that do not exist any more, by name: by a fresh read."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Dependencies:
     """The ports."""
 
-    instances: ClusterInstances
     offerings: UnavailableOfferings
     table: Table
-    pools: DeletedPools
     retire_node: RetireNode
     provision_nodes: ProvisionNodes
     sources: NodeSources
@@ -123,7 +105,7 @@ class ReturnCapacity:
         watched, quiet = watch(before, state.details, state.read_at)
         index: Mapping[str, InstanceFacts] = {}
         if may_begin and not policy.paused:
-            index = self._deps.instances.of_cluster(cluster)
+            index = facts_in(self._deps.table, cluster)
         own = own_instances(index, self._foreign)
         if not own.keys() & state.joined.keys():
             self._store(cluster, before, watched)
@@ -174,7 +156,7 @@ class ReturnCapacity:
         Raises:
             CloudUnavailable, CloudRefused: the table failed.
         """
-        return bool(own_instances(self._deps.instances.of_cluster(cluster), self._foreign))
+        return bool(own_instances(facts_in(self._deps.table, cluster), self._foreign))
 
     def without_node(self, cluster: str) -> frozenset[str]:
         """The instances whose Nodes were deleted, by the open records of their returns.
@@ -194,7 +176,7 @@ class ReturnCapacity:
         Raises:
             CloudUnavailable, CloudRefused: the table failed.
         """
-        own = own_instances(self._deps.instances.of_cluster(cluster), self._foreign)
+        own = own_instances(facts_in(self._deps.table, cluster), self._foreign)
         return tuple(
             ExistingNode(
                 name=instance,
@@ -222,7 +204,7 @@ class ReturnCapacity:
         exist = {one.metadata.name for one in read.manifests if isinstance(one, NodePool)}
         nodes = Counter(own[one].owner.name for one in own.keys() & read.state.joined.keys())
         orphans = sorted(nodes.keys() - exist)
-        deleted = self._deps.pools.deleted_pools(read.cluster) if orphans else {}
+        deleted = deleted_pools(StoredManifests(self._deps.table), read.cluster) if orphans else {}
         given = {name: deleted[name] for name in orphans if name in deleted}
         said = frozenset(
             reasons.POOL_HAS_NODES(

@@ -24,36 +24,64 @@ API_ERRORS = (ClusterUnavailable, ClusterRefused, CloudUnavailable, CloudRefused
 right may be granted before the deadline, and the other steps do not depend on this one."""
 
 
-def retry_while_unavailable[T](clock: Clock, work: Callable[[], T]) -> T:
-    """Call `work` again while AWS or the API server is unavailable, for RETRY_TIMEOUT at most.
+class WhileUnavailable:
+    """Repeats a block while AWS or the API server is unavailable, for RETRY_TIMEOUT at most:
 
-    Raises:
-        ClusterUnavailable, CloudUnavailable: the last error, after the timeout.
+        again = WhileUnavailable(clock)
+        while True:
+            with again:
+                return read()
+
+    The last ClusterUnavailable or CloudUnavailable is raised after the timeout.
     """
-    until = clock.now() + RETRY_TIMEOUT
-    while True:
-        try:
-            return work()
-        except (ClusterUnavailable, CloudUnavailable):
-            if clock.now() >= until:
-                raise
-            clock.sleep(RETRY_EVERY)
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._until = clock.now() + RETRY_TIMEOUT
+
+    def __enter__(self) -> None:
+        """Begin a try."""
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        """Wait before the next try, if there is one."""
+        unavailable = isinstance(error, ClusterUnavailable | CloudUnavailable)
+        if not unavailable or self._clock.now() >= self._until:
+            return False
+        self._clock.sleep(RETRY_EVERY)
+        return True
 
 
-def retry_conflicts[T](
-    what: str,
-    work: Callable[[], T],
-    tries: int = CONFLICT_TRIES,
-    error: Callable[[str], Exception] = CloudUnavailable,
-) -> T:
-    """Call `work`, which reads an item, decides and writes it, again after each conflict.
+class Conflicts:
+    """Repeats a block that reads an item, decides and writes it, after each RecordChanged:
 
-    Raises:
-        error: the write conflicted in each of the `tries`.
+        conflicts = Conflicts("the record of i-1")
+        while True:
+            with conflicts:
+                table.put(RECORD, decide(table.get(RECORD, instance="i-1")))
+                return
+
+    `error` is raised if each of the CONFLICT_TRIES conflicts. `first`: no conflict has come yet.
     """
-    for _ in range(tries):
-        try:
-            return work()
-        except RecordChanged:
-            continue
-    raise error(f"{what} was changed by other writers {tries} times in a row")
+
+    def __init__(self, what: str, error: Callable[[str], Exception] = CloudUnavailable) -> None:
+        self._what = what
+        self._error = error
+        self._count = 0
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the first try."""
+        return self._count == 0
+
+    def __enter__(self) -> None:
+        """Begin a try."""
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        """Count a conflict."""
+        if not isinstance(error, RecordChanged):
+            return False
+        self._count += 1
+        if self._count < CONFLICT_TRIES:
+            return True
+        what = f"{self._what} was changed by other writers {CONFLICT_TRIES} times in a row"
+        raise self._error(what) from error

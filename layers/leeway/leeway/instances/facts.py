@@ -1,7 +1,5 @@
 """The facts about an instance that a retirement or an admission needs."""
 
-from collections.abc import Iterable
-
 from pydantic import BaseModel, ConfigDict
 
 from leeway.instances.owners import Owner
@@ -47,19 +45,8 @@ FACTS = Record(
 )
 
 
-class InstanceIndex:
-    """The index of the instances of all managed clusters: a storm of notices reads it instead of
-    EC2."""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
-
-    def of_cluster(self, cluster: str) -> dict[str, InstanceFacts]:
-        """Read the facts of a cluster's instances, by id; they may be a second old. An unreadable
-        item counts as missing: reconcile writes it again."""
-        found = self._table.find(BY_CLUSTER, cluster, FACTS, unreadable=lambda _: None)
-        return {one.instance: one for one in found}
-
-    def store(self, written: Iterable[InstanceFacts], removed: Iterable[str]) -> None:
-        """Write the facts of some instances, and delete those of others."""
-        self._table.change(FACTS, put=written, delete=({"instance": one} for one in removed))
+def facts_in(table: Table, cluster: str) -> dict[str, InstanceFacts]:
+    """Read the facts of a cluster's instances, by id; they may be a second old. An unreadable item
+    counts as missing: reconcile writes it again."""
+    found = table.find(BY_CLUSTER, cluster, FACTS, unreadable=lambda _: None)
+    return {one.instance: one for one in found}

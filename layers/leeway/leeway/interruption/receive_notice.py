@@ -3,18 +3,19 @@ record of the instance, and starts the function that acts."""
 
 import hashlib
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from typing import Any, Protocol
 
 from leeway.admission.record import ADMISSION, Admission, apply_request, request_from_notice
 from leeway.catalog.unavailable import Offering, UnavailableOfferings
 from leeway.clock import Clock
 from leeway.execution.attempt import RecordChange
-from leeway.execution.retrying import retry_conflicts
+from leeway.execution.retrying import Conflicts
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import CHANGE_PREFIX, is_over
 from leeway.interruption.instance_state import read_instance
@@ -93,18 +94,10 @@ class InstanceOutcome:
     cluster: str = ""
     attempt: int = 0
 
-    def with_side_effect(self, failure: str, work: Callable[[], str]) -> "InstanceOutcome":
-        """Do `work`, which the notice can do without, and return the outcome.
-
-        `work` returns why it did nothing, or an empty string. That, or its error, is added to the
-        reason after `failure`. The error is not raised: during a storm, EventBridge would deliver
-        the notice again for it.
-        """
-        try:
-            why = work()
-        except (CloudUnavailable, CloudRefused) as error:
-            why = str(error)
-        return replace(self, reason=self.reason.and_then(f"{failure}: {why}.")) if why else self
+    def without(self, failure: str, why: object) -> "InstanceOutcome":
+        """Add that something was not done that the notice can do without, and why. An error of it
+        is not raised: during a storm, EventBridge would deliver the notice again for it."""
+        return replace(self, reason=self.reason.and_then(f"{failure}: {why}."))
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,16 +200,7 @@ class ReceiveNotice:
             notice = replace(notice, instances=tuple(map(InstanceId, found)))
         if not notice.instances:
             return _ignored(notice, rule(notice, DEFAULTS[notice.kind]).reason)
-
-        def receive_for(instance: InstanceId) -> InstanceOutcome | Exception:
-            try:
-                return retry_conflicts(
-                    f"the record of {instance}",
-                    lambda: self._receive_for(instance, notice, event, begun),
-                )
-            except Exception as error:  # noqa: BLE001 (raised below, after all instances)
-                return error
-
+        receive_for = partial(self._receive_for, notice, event, begun)
         results = in_parallel(receive_for, notice.instances, INSTANCE_CONCURRENCY)
         receipt = NoticeOutcome(
             notice, tuple(one for one in results if isinstance(one, InstanceOutcome))
@@ -238,8 +222,22 @@ class ReceiveNotice:
         )
 
     def _receive_for(
-        self, instance: InstanceId, notice: Notice, event: Mapping[str, Any], begun: Action | None
-    ) -> InstanceOutcome:
+        self, notice: Notice, event: Mapping[str, Any], begun: Action | None, instance: InstanceId
+    ) -> InstanceOutcome | Exception:
+        """Receive the notice for one instance; an error is returned, for the others to go on."""
+        conflicts = Conflicts(f"the record of {instance}")
+        try:
+            while True:
+                with conflicts:
+                    about = self._read(notice, event, begun, instance)
+                    return about if isinstance(about, InstanceOutcome) else self._handle(about)
+        except Exception as error:  # noqa: BLE001 (`receive` raises it, after all instances)
+            return error
+
+    def _read(
+        self, notice: Notice, event: Mapping[str, Any], begun: Action | None, instance: InstanceId
+    ) -> _About | InstanceOutcome:
+        """Read everything that the decision needs, unless the notice is not for Leeway."""
         known = read_instance(self.table, instance, self.clusters)
         retirement = known.retirement
         if retirement is None and notice.state == "running":
@@ -264,9 +262,7 @@ class ReceiveNotice:
             policy = replace(policy, action=begun)
         # A timestamp in the future is clamped to now: one of two clocks is wrong.
         notice = replace(notice, time=min(notice.time, self.clock.now()))
-        return self._handle(
-            _About(event, notice, retirement, known.admission, facts, policy, cluster_policy)
-        )
+        return _About(event, notice, retirement, known.admission, facts, policy, cluster_policy)
 
     def _handle(self, about: _About) -> InstanceOutcome:
         """Do what the policy says about the notice, and return the outcome.
@@ -327,11 +323,12 @@ class ReceiveNotice:
         self._apply(change)
         result = NoticeResult.STARTED if change.start else NoticeResult.KNOWN
         outcome = about.outcome(result, change.reason, change.record.attempt)
-        if notice.kind is not NoticeKind.SPOT_INTERRUPTION:
-            return outcome
-        return outcome.with_side_effect(
-            "Its offering is not marked as unavailable", lambda: self._mark_unavailable(about)
-        )
+        if notice.kind is NoticeKind.SPOT_INTERRUPTION:
+            try:
+                self._mark_unavailable(about)
+            except (CloudUnavailable, CloudRefused) as error:
+                return outcome.without("Its offering is not marked as unavailable", error)
+        return outcome
 
     def _undo(self, about: _About) -> InstanceOutcome | None:
         """Undo the retirement of an instance that stays; None if there is nothing to undo."""
@@ -348,13 +345,12 @@ class ReceiveNotice:
         if change.start:
             self.retire_node.start(record.instance, record.facts.cluster, record.attempt)
 
-    def _mark_unavailable(self, about: _About) -> str:
+    def _mark_unavailable(self, about: _About) -> None:
         facts, region = about.facts, about.notice.region
         kind = facts.reservation.id if facts.reservation else facts.instance_type
         offering = Offering(region, kind, facts.zone, facts.capacity_type)
         until = self.clock.now() + UNAVAILABLE_FOR
         self.offerings.mark(offering, f"EC2 interrupts {facts.instance}", until)
-        return ""
 
     def _schedule(self, about: _About, begins: datetime) -> InstanceOutcome:
         """Schedule the same event again for this instance at the begin of its retirement."""
@@ -414,18 +410,15 @@ class ReceiveNotice:
             empty = False
         if about.cluster_policy.dry_run or empty:
             return outcome
-
-        def start() -> str:
-            facts, now = about.facts, self.clock.now()
-            slot = zlib.crc32(facts.instance.encode()) % MAX_CLEAN_UPS
-            if not self.table.claim(f"clean/{facts.cluster}/{slot}", now + CLAIM_TIME):
-                return "many instances terminate at the same time"
+        facts, later = about.facts, "The next run of reconcile cleans up after the instance"
+        slot = zlib.crc32(facts.instance.encode()) % MAX_CLEAN_UPS
+        try:
+            if not self.table.claim(f"clean/{facts.cluster}/{slot}", self.clock.now() + CLAIM_TIME):
+                return outcome.without(later, "many instances terminate at the same time")
             self.clean_up.start(facts.instance, facts.cluster)
-            return ""
-
-        return outcome.with_side_effect(
-            "The next run of reconcile cleans up after the instance", start
-        )
+        except (CloudUnavailable, CloudRefused) as error:
+            return outcome.without(later, error)
+        return outcome
 
 
 def _ignored(notice: Notice, reason: Reason) -> NoticeOutcome:

@@ -23,7 +23,7 @@ from lightkube.resources.storage_v1 import VolumeAttachment
 from lightkube.types import PatchType
 
 from leeway.clock import Clock, ClockOffset
-from leeway.execution.retrying import retry_conflicts
+from leeway.execution.retrying import Conflicts
 from leeway.kubernetes.budgets import Budgets
 from leeway.kubernetes.connection import NO_LAST_WORD, Connection, raise_unless_object
 from leeway.kubernetes.list_watch import (
@@ -33,6 +33,7 @@ from leeway.kubernetes.list_watch import (
     list_objects,
     without_nulls,
 )
+from leeway.kubernetes.node_claims import release_claim
 from leeway.kubernetes.pod_feed import WatchedPods
 from leeway.kubernetes.translate import (
     EXCLUDED_LABEL,
@@ -229,16 +230,16 @@ class LightkubeCluster:
         return self._change_node(node.name, out_of_service, node.uid, version=node.version)
 
     def delete_node(self, node: Node) -> bool:
-        """Delete the Node object by its name, UID and resource version."""
+        """Delete the Node object by its name, UID and resource version, and the NodeClaim of a node
+        that Leeway has taken over from Karpenter."""
         options = _delete_options(node.uid, None, dry_run=False)
         options["preconditions"]["resourceVersion"] = node.version
         path = f"/api/v1/nodes/{node.name}"
         try:
-            self._connection.call(
-                lambda c: raise_unless_object(c.plain.request("DELETE", path, json=options))
-            )
+            left = self._connection.call(partial(_deleted, path=path, options=options))
         except ApiError:
             return False
+        release_claim(self._connection, left)
         return True
 
     def _change_node(
@@ -256,22 +257,22 @@ class LightkubeCluster:
         Returns whether the node exists; with `if_changed`, whether there was anything to change.
         """
 
-        def read_and_patch() -> bool:
-            current = self._take_node(name)
-            if current is None or (uid and to_node(current).uid != uid):
-                return False
-            if version and to_node(current).version != version:
-                return False
-            patch = change(current)
-            if patch is None:
-                return not if_changed
-            metadata = patch.setdefault("metadata", {})
-            metadata["resourceVersion"] = current.metadata and current.metadata.resourceVersion
-            if not self._patch_node(name, patch, dry_run):
-                raise RecordChanged(name)
-            return True
-
-        return retry_conflicts(f"node {name}", read_and_patch, error=ClusterUnavailable)
+        conflicts = Conflicts(f"node {name}", error=ClusterUnavailable)
+        while True:
+            with conflicts:
+                current = self._take_node(name)
+                if current is None or (uid and to_node(current).uid != uid):
+                    return False
+                if version and to_node(current).version != version:
+                    return False
+                patch = change(current)
+                if patch is None:
+                    return not if_changed
+                metadata = patch.setdefault("metadata", {})
+                metadata["resourceVersion"] = current.metadata and current.metadata.resourceVersion
+                if not self._patch_node(name, patch, dry_run):
+                    raise RecordChanged(name)
+                return True
 
     def _patch_node(self, name: str, patch: dict[str, Any], dry_run: bool = False) -> bool:
         """Patch a node; False if it has changed or was deleted since it was read."""
@@ -520,6 +521,13 @@ def _delete_options(uid: str, grace: int | None, dry_run: bool) -> dict[str, Any
     if dry_run:
         options["dryRun"] = ["All"]
     return options
+
+
+def _deleted(connection: Connection, path: str, options: dict[str, Any]) -> dict[str, Any]:
+    response = connection.plain.request("DELETE", path, json=options)
+    raise_unless_object(response)
+    answer: dict[str, Any] = response.json()
+    return answer
 
 
 def _node_table(connection: Connection, params: dict[str, str | int]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from leeway.admission.record import ADMISSION, AdmissionRequest, Launch, apply_request
 from leeway.clock import Clock
-from leeway.execution.retrying import API_ERRORS, retry_conflicts, retry_while_unavailable
+from leeway.execution.retrying import API_ERRORS, Conflicts, WhileUnavailable
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.launch.fleets import FleetAnswer, FleetError, FleetInstance, FleetRequest, Fleets
@@ -89,7 +89,7 @@ class IntentExecutor:
             return CarriedOut(intent)
         request = intent.request
         try:
-            answer = retry_while_unavailable(self._clock, lambda: self._answer(intent, request))
+            answer = self._answer(intent, request)
         except CloudUnavailable as error:
             reason = LAUNCH_UNANSWERED(count=request.count, pool=intent.pool, error=clause(error))
             return CarriedOut(intent, unanswered=reason)
@@ -100,16 +100,20 @@ class IntentExecutor:
         return CarriedOut(answered, answer.errors)
 
     def _answer(self, intent: LaunchIntent, request: FleetRequest) -> FleetAnswer:
-        if not intent.may_repeat(self._clock.now()):
-            return FleetAnswer(tuple(self._fleets.launched_by(intent.id)))
-        answer = self._fleets.create(request, intent.token)
-        if answer.instances or (answer.errors and all(one.override for one in answer.errors)):
-            return answer
-        # EC2 refuses to repeat a request if its template is gone, for example.
-        found = tuple(self._fleets.launched_by(intent.id))
-        if not (found or answer.errors):
-            raise CloudUnavailable("CreateFleet answered with neither instances nor errors")
-        return FleetAnswer(found, answer.errors)
+        again = WhileUnavailable(self._clock)
+        while True:
+            with again:
+                if not intent.may_repeat(self._clock.now()):
+                    return FleetAnswer(tuple(self._fleets.launched_by(intent.id)))
+                answer = self._fleets.create(request, intent.token)
+                errors = answer.errors
+                if answer.instances or (errors and all(one.override for one in errors)):
+                    return answer
+                # EC2 refuses to repeat a request if its template is gone, for example.
+                found = tuple(self._fleets.launched_by(intent.id))
+                if not (found or errors):
+                    raise CloudUnavailable("CreateFleet answered with neither instances nor errors")
+                return FleetAnswer(found, errors)
 
     def admit(
         self,
@@ -155,17 +159,16 @@ class IntentExecutor:
             startup_taints=intent.startup_taints,
             promised=intent.promised,
         )
-
-        def begin() -> None:
-            change = apply_request(
-                self._table.get(ADMISSION, cluster=facts.cluster, instance=instance), request, facts
-            )
-            if change.write:
-                self._table.put(ADMISSION, change.record)
-            if change.start:
-                admit_node.start(instance, intent.cluster, change.record.attempt)
-
-        retry_conflicts(f"the admission of {instance}", begin)
+        conflicts = Conflicts(f"the admission of {instance}")
+        while True:
+            with conflicts:
+                stored = self._table.get(ADMISSION, cluster=facts.cluster, instance=instance)
+                change = apply_request(stored, request, facts)
+                if change.write:
+                    self._table.put(ADMISSION, change.record)
+                if change.start:
+                    admit_node.start(instance, intent.cluster, change.record.attempt)
+                return
 
 
 def _facts_of(intent: LaunchIntent, instance: FleetInstance) -> InstanceFacts:

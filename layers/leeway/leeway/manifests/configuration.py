@@ -216,7 +216,10 @@ class Configuration:
         Never raises: if the manifests cannot be read, those that were read last apply. If there
         are none, or the policy's manifest is invalid, the cautious policy applies.
         """
-        known = self._read_policy(cluster)
+        # Only the policy, unless this function reads all manifests anyway: in a storm thousands of
+        # functions read it, and all manifests of a cluster have one partition key, which DynamoDB
+        # limits to 3,000 read units a second.
+        known = self._read(cluster, "" if (cluster, "") in self._known else _POLICY)
         if known.stored is None:
             return CAUTIOUS
         for stored in known.stored:
@@ -240,6 +243,14 @@ class Configuration:
                 found += self._reading(cluster, stored).written
         return tuple(found)
 
+    def forget(self, cluster: str) -> None:
+        """Read the manifests of a cluster again on their next use. If the table does not answer
+        then, those that were read last apply."""
+        with self._lock:
+            for key, known in self._known.items():
+                if key[0] == cluster:
+                    self._known[key] = replace(known, until=known.until - FRESH_FOR)
+
     def unread(self, cluster: str, resources: Collection[str]) -> frozenset[str]:
         """Name the invalid manifests of some kinds, as `KIND NAMESPACE/NAME`. Their objects may
         still exist in the cluster, and must not be treated as orphans."""
@@ -252,15 +263,6 @@ class Configuration:
     def has_deleted(self, cluster: str, resources: Collection[str]) -> bool:
         """Whether a manifest of some kinds was deleted in the last 30 days."""
         return any(one.resource in resources for one in self._read(cluster).deleted)
-
-    def deleted_pools(self, cluster: str) -> Mapping[str, datetime]:
-        """Return when pools were deleted that do not exist any more, by name. Not from the cache:
-        a pool may have been applied again since.
-
-        Raises:
-            CloudUnavailable, CloudRefused: the manifests could not be read.
-        """
-        return deleted_pools(self._manifests, cluster)
 
     def faulty(self, cluster: str) -> int:
         """Count the manifests, of any kind, that have an error."""
@@ -278,32 +280,21 @@ class Configuration:
         if known is not None and now < known.until:
             return known
         # Without the lock: reads for several clusters run in parallel if the table is slow.
-        read = self._read_anew(cluster, resource, known, now)
+        try:
+            found = self._manifests.of(cluster, resource, deleted=True)
+        except (CloudUnavailable, CloudRefused) as error:
+            before = known.stored if known is not None else None
+            self._reports.manifest_problem(cluster, "", MANIFESTS_NOT_READ(error=error))
+            read = _Known(before, now + RETRY_AFTER, error)
+        else:
+            stored = tuple(one for one in found if one.deleted_at is None)
+            deleted = tuple(one for one in found if one.deleted_at is not None)
+            read = _Known(stored, now + FRESH_FOR, deleted=deleted)
         with self._lock:
             self._known[cluster, resource] = read
             current = {one for known in self._known.values() for one in known.stored or ()}
             self._readings = {one: made for one, made in self._readings.items() if one in current}
         return read
-
-    def _read_policy(self, cluster: str) -> _Known:
-        """Read only the policy, unless this function reads all manifests anyway. In a storm
-        thousands of functions read it, and all manifests of a cluster have one partition key,
-        which DynamoDB limits to 3,000 read units a second."""
-        whole = (cluster, "") in self._known
-        return self._read(cluster, "" if whole else _POLICY)
-
-    def _read_anew(
-        self, cluster: str, resource: str, known: _Known | None, now: datetime
-    ) -> _Known:
-        try:
-            found = self._manifests.of(cluster, resource, deleted=True)
-            stored = tuple(one for one in found if one.deleted_at is None)
-            deleted = tuple(one for one in found if one.deleted_at is not None)
-            return _Known(stored, now + FRESH_FOR, deleted=deleted)
-        except (CloudUnavailable, CloudRefused) as error:
-            before = known.stored if known is not None else None
-            self._reports.manifest_problem(cluster, "", MANIFESTS_NOT_READ(error=error))
-            return _Known(before, now + RETRY_AFTER, error)
 
     def _reading(self, cluster: str, stored: StoredManifest) -> Reading:
         """Validate a manifest, and report its errors, once for each version."""
@@ -326,7 +317,8 @@ class Configuration:
 
 
 def deleted_pools(manifests: StoredManifests, cluster: str) -> Mapping[str, datetime]:
-    """Return when pools were deleted that do not exist any more, by name.
+    """Return when pools were deleted that do not exist any more, by name: by a fresh read, since a
+    pool may have been applied again.
 
     Raises:
         CloudUnavailable, CloudRefused: the manifests could not be read.

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from leeway.capacity_requests import CAPACITY_REQUEST, CapacityAnswer, CapacityRequest
 from leeway.clock import Clock
-from leeway.execution.retrying import API_ERRORS, retry_conflicts
+from leeway.execution.retrying import API_ERRORS, Conflicts
 from leeway.launch.intent import LaunchOutcome, PodWithoutNode
 from leeway.parallel import in_parallel
 from leeway.provisioning.cluster_state import ObservedPod
@@ -222,18 +222,19 @@ def _answer_one(
     table: Table, request: CapacityRequest, answer: CapacityAnswer, clock: Clock
 ) -> None:
     """Write an answer, unless the retirement has ended its request or requests anew."""
-    current: CapacityRequest | None = request
-
-    def write() -> None:
-        nonlocal current
-        one, current = current, None
-        one = one or table.get(CAPACITY_REQUEST, cluster=request.cluster, instance=request.instance)
-        if one is None or one.attempt != request.attempt:
+    conflicts = Conflicts(f"the capacity request of {request.instance}")
+    while True:
+        with conflicts:
+            one: CapacityRequest | None = request
+            if not conflicts.first:
+                one = table.get(
+                    CAPACITY_REQUEST, cluster=request.cluster, instance=request.instance
+                )
+            if one is None or one.attempt != request.attempt:
+                return
+            if one.is_open(clock.now()) and not says_the_same(one, answer):
+                table.put(CAPACITY_REQUEST, one.answered(answer))
             return
-        if one.is_open(clock.now()) and not says_the_same(one, answer):
-            table.put(CAPACITY_REQUEST, one.answered(answer))
-
-    retry_conflicts(f"the capacity request of {request.instance}", write)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,18 +4,24 @@ Everything follows from the current state, so a run that is missed, late or repe
 An error in one cluster, or in one part of the work on it, does not stop the others.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from leeway.clock import Clock
+from leeway.costs import Recorded
 from leeway.failures import describe_error
-from leeway.instances.facts import InstanceFacts
-from leeway.instances.observed import ObservedChange, ObservedInstance
+from leeway.instances.facts import FACTS, InstanceFacts, facts_in
+from leeway.instances.observed import (
+    ObservedChange,
+    ObservedImpairment,
+    ObservedInstance,
+    ObservedInterruption,
+)
 from leeway.instances.owners import OwnerKind
 from leeway.interruption.instance_state import read_instance
 from leeway.interruption.receive_notice import NoticeResult, ReceiveNotice
@@ -47,24 +53,16 @@ from leeway.reconciliation.find_lost_events import (
     ObservedRegion,
     SearchResult,
 )
+from leeway.reconciliation.left_launches import LeftLaunches
 from leeway.reconciliation.lost_events import GONE, Finding, LostAnswer, LostEvent, LostStart
-from leeway.reconciliation.report import ClusterReport, HandledFinding, LaunchCheck, Launches
+from leeway.reconciliation.report import (
+    RECONCILE_INCOMPLETE,
+    ClusterReport,
+    HandledFinding,
+)
 from leeway.reconciliation.unhealthy_nodes import due_repairs, repairs
 from leeway.table import Table
 from leeway.typed_json import adapter_of
-
-
-class InstanceIndex(Protocol):
-    """The index of instances: the cluster, the owner and other facts of each instance."""
-
-    def of_cluster(self, cluster: str) -> Mapping[str, InstanceFacts]:
-        """Read the facts of a cluster's instances, by id. The result may be a second old."""
-        ...
-
-    def store(self, written: Iterable[InstanceFacts], removed: Iterable[str]) -> None:
-        """Write the facts of some instances, and delete those of others."""
-        ...
-
 
 CLUSTER_CONCURRENCY = 32
 """Clusters that are reconciled at the same time. An API server that does not answer holds one
@@ -97,7 +95,8 @@ def parse_request(event: Any) -> ReconcileRequest:
 class Dependencies:
     """The dependencies of reconcile. `clusters` are the names of Leeway's clusters. `hasty_sweep`
     gives up soon if EC2 throttles. `copy_manifests` copies those that users keep in the API server
-    of a cluster, and returns which are invalid, and why nothing is removed."""
+    of a cluster, and returns which are invalid, and why nothing is removed. `record_costs` records
+    what the instances of a cluster cost, split by these labels of pods."""
 
     clusters: frozenset[str]
     origin: EventOrigin
@@ -105,14 +104,14 @@ class Dependencies:
     hasty_sweep: Sweep
     waiting: WaitingActions
     groups: Groups
-    index: InstanceIndex
     table: Table
     policies: ClusterPolicies
     receive_notice: ReceiveNotice
     retire_node: RetireNode
     admit_node: AdmitNode
-    launches: Launches
+    launches: LeftLaunches
     copy_manifests: Callable[[str], tuple[Sequence[Reason], Reason | None]]
+    record_costs: Callable[[str, Sequence[ObservedInstance], Sequence[str]], Recorded]
     open_cluster: Callable[[str], ClusterLeftovers]
     clock: Clock
 
@@ -149,24 +148,24 @@ class Reconciliation:
         """Read the state of the region, and the problems of these reads."""
         sweep, report = self._deps.sweep, ClusterReport("")
         instances = sweep.instances(names)
-
-        def read[T](what: str, list_all: Callable[[], Sequence[T]]) -> Sequence[T] | None:
-            return report.guard(f"read {what} from AWS", lambda: list(list_all()))
-
-        interruptions = read("Spot requests", sweep.interruptions)
-        changes = read("scheduled events", sweep.changes)
-        impairments = read("status checks", sweep.impairments)
+        interruptions: Sequence[ObservedInterruption] = ()
+        changes: Sequence[ObservedChange] | None = None
+        impairments: Sequence[ObservedImpairment] | None = None
+        block_ends: Mapping[str, datetime] = {}
+        with report.guard("read Spot requests from AWS"):
+            interruptions = list(sweep.interruptions())
+        with report.guard("read scheduled events from AWS"):
+            changes = list(sweep.changes())
+        with report.guard("read status checks from AWS"):
+            impairments = list(sweep.impairments())
         blocks = {
             one.facts.reservation.id
             for one in instances
             if one.facts.reservation is not None and one.facts.reservation.block
         }
-        block_ends = report.guard(
-            "read Capacity Blocks from AWS", lambda: sweep.block_ends(blocks) if blocks else {}
-        )
-        region = ObservedRegion(
-            instances, interruptions or (), changes, impairments, block_ends or {}
-        )
+        with report.guard("read Capacity Blocks from AWS"):
+            block_ends = sweep.block_ends(blocks) if blocks else {}
+        region = ObservedRegion(instances, interruptions, changes, impairments, block_ends)
         return region, report.problems
 
     def _clean_up_one(self, request: ReconcileRequest) -> ClusterReport:
@@ -193,38 +192,53 @@ class Reconciliation:
 
     def _run_one(self, region: ObservedRegion, cluster: str) -> ClusterReport:
         report = ClusterReport(cluster)
-        report.guard("start on the cluster", partial(self._reconcile, report, region))
+        with report.guard("start on the cluster"):
+            self._reconcile(report, region)
+        with report.guard("record the costs"):
+            self._record_costs(report, region)
         # Last: an API server that is slow must not delay the search for lost events.
-        copy = partial(self._deps.copy_manifests, cluster)
-        invalid, held = report.guard("copy the manifests of the API server", copy) or ((), None)
-        report.invalid_manifests.extend(invalid)
-        report.problems.extend([held] if held else [])
+        with report.guard("copy the manifests of the API server"):
+            invalid, held = self._deps.copy_manifests(cluster)
+            report.invalid_manifests.extend(invalid)
+            report.problems.extend([held] if held else [])
         return report
+
+    def _record_costs(self, report: ClusterReport, region: ObservedRegion) -> None:
+        labels = self._deps.policies.policy_of(report.cluster).cost_labels
+        here = [one for one in region.instances if one.facts.cluster == report.cluster]
+        recorded = self._deps.record_costs(report.cluster, here, labels)
+        report.counts = recorded.nodes
+        if recorded.error is not None:
+            error = describe_error(recorded.error)
+            what = "read the pods by which costs are split"
+            report.problems.append(RECONCILE_INCOMPLETE(what=what, error=error))
 
     def _reconcile(self, report: ClusterReport, region: ObservedRegion) -> None:
         cluster = report.cluster
         policy = self._deps.policies.policy_of(cluster)
         here = {one.facts.instance: one for one in region.instances if one.facts.cluster == cluster}
         report.instances = len(here)
-        search = partial(self._search.search, cluster, policy, region)
-        found = report.guard("read records from the table", search)
-        self._handle(report, found or SearchResult(), policy.dry_run)
-        repair = partial(self._repair_nodes, report, policy, here)
-        report.guard("read the health of the nodes", repair)
+        found = SearchResult()
+        with report.guard("read records from the table"):
+            found = self._search.search(cluster, policy, region)
+        self._handle(report, found, policy.dry_run)
+        with report.guard("read the health of the nodes"):
+            self._repair_nodes(report, policy, here)
         self._check_launches(report, policy, list(here.values()))
-        index = report.guard("read the index", lambda: self._deps.index.of_cluster(cluster))
+        index, with_node = None, None
+        with report.guard("read the index"):
+            index = facts_in(self._deps.table, cluster)
         if index is None:
             return
-        with_node = None
         if not policy.dry_run:
-            clean_up = partial(self._clean_up_all, report, policy, here, index)
-            with_node = report.guard("read the nodes of the cluster", clean_up)
+            with report.guard("read the nodes of the cluster"):
+                with_node = self._clean_up_all(report, policy, here, index)
         if with_node is not None:
-            release = partial(self._release_marked, report, policy, here, region.changes)
-            report.guard("read the retiring nodes", release)
+            with report.guard("read the retiring nodes"):
+                self._release_marked(report, policy, here, region.changes)
         unlabelled = self._label_on_demand(report, here, index, dry_run=policy.dry_run)
-        update = partial(self._update_index, report, here, index, with_node, unlabelled)
-        report.guard("write the index", update)
+        with report.guard("write the index"):
+            self._update_index(report, here, index, with_node, unlabelled)
 
     def _repair_nodes(
         self,
@@ -246,62 +260,50 @@ class Reconciliation:
     ) -> None:
         """Continue launches that were left undone, and remove their unused launch templates."""
         launches, cluster = self._deps.launches, report.cluster
-        paused = report.guard("read the paused pools", lambda: launches.paused_pools(cluster))
-        report.paused_pools.extend(paused or ())
+        with report.guard("read the paused pools"):
+            report.paused_pools.extend(launches.paused_pools(cluster))
         if policy.dry_run:
             return
-        check_nodes = partial(self._check_nodes, cluster, here)
-        for check in (
-            report.guard(
-                "check launched instances", lambda: launches.check_instances(cluster, here)
-            ),
-            report.guard("read the names of the nodes", check_nodes),
-        ):
-            if check is not None:
-                report.findings.extend(check.findings)
-                report.problems.extend(check.problems)
-        deleted = report.guard(
-            "delete launch templates", lambda: launches.delete_unused_templates(cluster)
-        )
-        report.deleted_templates.extend(deleted or ())
-
-    def _check_nodes(self, cluster: str, here: Sequence[ObservedInstance]) -> LaunchCheck:
-        return self._deps.launches.check_nodes(cluster, here, self._deps.open_cluster(cluster))
+        with report.guard("check launched instances"):
+            report.add(launches.check_instances(cluster, here))
+        with report.guard("read the names of the nodes"):
+            report.add(launches.check_nodes(cluster, here, self._deps.open_cluster(cluster)))
+        with report.guard("delete launch templates"):
+            report.deleted_templates.extend(launches.delete_unused_templates(cluster))
 
     def _handle(self, report: ClusterReport, search: SearchResult, dry_run: bool) -> None:
         report.problems.extend(search.problems)
         findings = [f for f in search.findings if not (dry_run and isinstance(f, LostAnswer))]
-        handle = partial(self._handle_guarded, report)
+        handle = partial(self._handle_one, report)
         done = in_parallel(handle, findings, INSTANCE_CONCURRENCY)
         for finding, work in zip(findings, done, strict=True):
             if work is not None:
                 report.findings.append(HandledFinding(finding.instance, finding.reason, work))
 
-    def _handle_guarded(self, report: ClusterReport, finding: Finding) -> str | None:
-        handle = partial(self._handle_one, finding)
-        return report.guard(f"act on a finding ({clause(finding.reason)})", handle)
-
-    def _handle_one(self, finding: Finding) -> str | None:
-        """Do the work that the event would have led to. None if the event was not lost."""
+    def _handle_one(self, report: ClusterReport, finding: Finding) -> str | None:
+        """Do the work that the event would have led to. None if the event was not lost, or if that
+        failed."""
         deps = self._deps
-        match finding:
-            case LostEvent():
-                outcome = deps.receive_notice.receive(finding.event, finding.begun)
-                if all(one.result is NoticeResult.KNOWN for one in outcome.instances):
-                    return None  # the event arrived in the meantime
-                outcomes = "; ".join(f"{one.result}: {one.reason}" for one in outcome.instances)
-                return f"Leeway handled the notice ({outcomes})."
-            case LostStart():
-                function = deps.admit_node if finding.is_admission else deps.retire_node
-                function.start(finding.instance, finding.cluster, finding.attempt)
-                return f"Leeway started attempt {finding.attempt} again."
-            case LostAnswer():
-                hook = finding.hook.name
-                try:
-                    deps.groups.complete(finding.instance, finding.hook, finding.result)
-                except LifecycleActionOver:
-                    return f"Lifecycle hook {hook} does not wait for an answer any more."
-                return f"Leeway answered lifecycle hook {hook} with {finding.result}."
+        with report.guard(f"act on a finding ({clause(finding.reason)})"):
+            match finding:
+                case LostEvent():
+                    outcome = deps.receive_notice.receive(finding.event, finding.begun)
+                    if all(one.result is NoticeResult.KNOWN for one in outcome.instances):
+                        return None  # the event arrived in the meantime
+                    results = "; ".join(f"{one.result}: {one.reason}" for one in outcome.instances)
+                    return f"Leeway handled the notice ({results})."
+                case LostStart():
+                    function = deps.admit_node if finding.is_admission else deps.retire_node
+                    function.start(finding.instance, finding.cluster, finding.attempt)
+                    return f"Leeway started attempt {finding.attempt} again."
+                case LostAnswer():
+                    hook = finding.hook.name
+                    try:
+                        deps.groups.complete(finding.instance, finding.hook, finding.result)
+                    except LifecycleActionOver:
+                        return f"Lifecycle hook {hook} does not wait for an answer any more."
+                    return f"Leeway answered lifecycle hook {hook} with {finding.result}."
+        return None
 
     def _clean_up_all(
         self,
@@ -343,8 +345,9 @@ class Reconciliation:
             facts, node = leftovers[instance]
             # Without a wait for volumes, which would take too long for many nodes: the next run
             # checks them.
-            work = partial(self._clean_up.clean_up, facts, node, timedelta(0), states[instance])
-            return report.guard(f"clean up after instance {instance}", work)
+            with report.guard(f"clean up after instance {instance}"):
+                return self._clean_up.clean_up(facts, node, timedelta(0), states[instance])
+            return None
 
         outcomes = in_parallel(clean_up, list(leftovers), INSTANCE_CONCURRENCY)
         report.clean_ups.extend(outcome for outcome in outcomes if outcome is not None)
@@ -390,18 +393,15 @@ class Reconciliation:
         if not ended or dry_run:
             return frozenset(ended)
 
-        def label(facts: InstanceFacts) -> str:
-            cluster = self._deps.open_cluster(report.cluster)
-            node = cluster.node(facts.private_dns_name)
-            if node is not None and node.runs_on(facts.instance):
-                cluster.label_on_demand(node)
-            return facts.instance
-
-        work = (
-            (f"label the node of {name} as on-demand", partial(label, facts))
-            for name, facts in ended.items()
-        )
-        return frozenset(ended) - {report.guard(what, act) for what, act in work}
+        labelled = set()
+        for name, facts in ended.items():
+            with report.guard(f"label the node of {name} as on-demand"):
+                cluster = self._deps.open_cluster(report.cluster)
+                node = cluster.node(facts.private_dns_name)
+                if node is not None and node.runs_on(facts.instance):
+                    cluster.label_on_demand(node)
+                labelled.add(name)
+        return frozenset(ended) - labelled
 
     def _update_index(
         self,
@@ -425,5 +425,5 @@ class Reconciliation:
         removed = []
         if with_node is not None:
             removed = [name for name in index if name not in here and name not in with_node]
-        self._deps.index.store(written, removed)
+        self._deps.table.change(FACTS, put=written, delete=({"instance": one} for one in removed))
         report.index_written, report.index_removed = len(written), len(removed)

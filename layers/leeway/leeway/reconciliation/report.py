@@ -1,13 +1,13 @@
 """The report of reconcile about one cluster, its log lines and its metrics."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 
+from leeway.costs import NodeCount
 from leeway.failures import describe_error
-from leeway.instances.observed import ObservedInstance
 from leeway.reasons import Reason, ReasonCode, counted
-from leeway.reconciliation.clean_up import CleanUpOutcome, ClusterNodes
+from leeway.reconciliation.clean_up import CleanUpOutcome
 from leeway.telemetry import Telemetry
 
 RECONCILE_INCOMPLETE = ReasonCode(
@@ -31,38 +31,6 @@ class HandledFinding:
     done: str
 
 
-@dataclass(slots=True)
-class ClusterReport:
-    """One cluster after a run.
-
-    - `instances`: the number of its instances, None if they were not listed.
-    - `paused_pools`: why pools are paused. `deleted_templates`: names of launch templates.
-    - `invalid_manifests`: those of its API server, which its users correct.
-    - `index_written`, `index_removed`: the number of changed items of the index.
-    """
-
-    cluster: str
-    instances: int | None = None
-    index_written: int = 0
-    index_removed: int = 0
-    findings: list[HandledFinding] = field(default_factory=list)
-    clean_ups: list[CleanUpOutcome] = field(default_factory=list)
-    paused_pools: list[Reason] = field(default_factory=list)
-    deleted_templates: list[str] = field(default_factory=list)
-    problems: list[Reason] = field(default_factory=list)
-    invalid_manifests: list[Reason] = field(default_factory=list)
-
-    def guard[T](self, what: str, work: Callable[[], T]) -> T | None:
-        """Call `work`; if it raises, add the problem that reconcile could not do this, and return
-        None. An unexpected error in one part stops neither the other parts nor the other
-        clusters."""
-        try:
-            return work()
-        except Exception as error:  # noqa: BLE001 (reported, counted, and raises an alarm)
-            self.problems.append(RECONCILE_INCOMPLETE(what=what, error=describe_error(error)))
-            return None
-
-
 @dataclass(frozen=True, slots=True)
 class LaunchCheck:
     """The result of a check of a cluster's launched instances. `findings` are instances whose
@@ -72,31 +40,42 @@ class LaunchCheck:
     problems: tuple[Reason, ...] = ()
 
 
-class Launches(Protocol):
-    """What Leeway's launches leave to be continued or removed."""
+@dataclass(slots=True)
+class ClusterReport:
+    """One cluster after a run.
 
-    def check_instances(self, cluster: str, instances: Sequence[ObservedInstance]) -> LaunchCheck:
-        """Start the admissions of launched instances that have none or whose execution has died."""
-        ...
+    - `instances`: the number of its instances, None if they were not listed.
+    - `paused_pools`: why pools are paused. `deleted_templates`: names of launch templates.
+    - `invalid_manifests`: those of its API server, which its users correct.
+    - `index_written`, `index_removed`: the number of changed items of the index.
+    - `counts`: the running nodes by owner, once in a quarter of an hour.
+    """
 
-    def check_nodes(
-        self, cluster: str, instances: Sequence[ObservedInstance], nodes: ClusterNodes
-    ) -> LaunchCheck:
-        """Start the retirement of instances that have joined and whose Node was deleted.
+    cluster: str
+    instances: int | None = None
+    index_written: int = 0
+    index_removed: int = 0
+    counts: Sequence[NodeCount] = ()
+    findings: list[HandledFinding] = field(default_factory=list)
+    clean_ups: list[CleanUpOutcome] = field(default_factory=list)
+    paused_pools: list[Reason] = field(default_factory=list)
+    deleted_templates: list[str] = field(default_factory=list)
+    problems: list[Reason] = field(default_factory=list)
+    invalid_manifests: list[Reason] = field(default_factory=list)
 
-        Raises:
-            ClusterUnavailable, ClusterRefused: the Nodes were not read; nothing was started.
-        """
-        ...
+    def add(self, check: LaunchCheck) -> None:
+        """Add what a check of launched instances found."""
+        self.findings.extend(check.findings)
+        self.problems.extend(check.problems)
 
-    def delete_unused_templates(self, cluster: str) -> Sequence[str]:
-        """Delete launch templates that no launch uses, at most once an hour; returns their
-        names."""
-        ...
-
-    def paused_pools(self, cluster: str) -> Sequence[Reason]:
-        """Read why pools of a cluster are paused."""
-        ...
+    @contextmanager
+    def guard(self, what: str) -> Iterator[None]:
+        """If the block raises, add the problem that reconcile could not do this. An unexpected
+        error in one part stops neither the other parts nor the other clusters."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 (reported, counted, and raises an alarm)
+            self.problems.append(RECONCILE_INCOMPLETE(what=what, error=describe_error(error)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +126,9 @@ class ReconciliationTelemetry(Telemetry):
                     "detached": list(outcome.detached),
                 },
             )
+        for one in report.counts:
+            cost = f"{counted(one.nodes, 'node')} for {one.usd_per_hour:.4f} USD per hour"
+            self.logger.info(f"{one.owner} has {cost}.", extra={**cluster, **asdict(one)})
         if report.deleted_templates:
             names = ", ".join(report.deleted_templates)
             text = f"Leeway deleted launch templates that no launch uses: {names}."

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from leeway.catalog.unavailable import UnavailableOfferings
-from leeway.execution.retrying import retry_conflicts, retry_while_unavailable
+from leeway.execution.retrying import Conflicts, WhileUnavailable
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.retirement.hooks import GroupCache, LifecycleActions
 from leeway.retirement.record import RETIREMENT, Retirement, Successor
@@ -97,7 +97,10 @@ class Attempt:
 
     def read(self) -> Retirement | None:
         """Read the record as `current` does; retry while the table is unavailable."""
-        return self.retry(self.current)
+        again = self.again()
+        while True:
+            with again:
+                return self.current()
 
     def write[T](
         self, record: Retirement, change: Callable[[Retirement], tuple[Retirement, T]]
@@ -110,36 +113,30 @@ class Attempt:
         Raises:
             CloudUnavailable: the table is not available, or every write conflicted.
         """
-        latest = [record]
-
-        def read_and_write() -> tuple[Retirement, T] | None:
-            read = latest.pop() if latest else self.current()
-            if read is None:
-                return None
-            changed, result = change(read)
-            written = changed.model_copy(update={"version": read.version + 1})
-            self.ports.table.put(RETIREMENT, written)
-            return written, result
-
-        return retry_conflicts(f"the retirement record of {self.id.instance}", read_and_write)
+        conflicts = Conflicts(f"the retirement record of {self.id.instance}")
+        while True:
+            with conflicts:
+                read = record if conflicts.first else self.current()
+                if read is None:
+                    return None
+                changed, result = change(read)
+                written = changed.model_copy(update={"version": read.version + 1})
+                self.ports.table.put(RETIREMENT, written)
+                return written, result
 
     def update(self, record: Retirement, **fields: Any) -> Retirement | None:
         """Change fields of the record's intent, if it has one; return the written record."""
         written = self.write(record, partial(with_intent, fields))
         return written[0] if written else None
 
-    def retry[T](self, work: Callable[[], T]) -> T:
-        """Repeat `work` while AWS or the API server is unavailable, for RETRY_TIMEOUT at most."""
-        return retry_while_unavailable(self.ports.clock, work)
-
-    def cluster_of(self, record: Retirement) -> Cluster:
-        """Open the API of the record's cluster."""
-        return self.ports.open_cluster(record.facts.cluster)
+    def again(self) -> WhileUnavailable:
+        """Repeat a block while AWS or the API server is unavailable, for RETRY_TIMEOUT at most."""
+        return WhileUnavailable(self.ports.clock)
 
     def node_of(self, record: Retirement, by_name: bool = False) -> tuple[Cluster, Node | None]:
         """Open the cluster and find the node of the instance: by its possible names, then, unless
         `by_name` is set, among all nodes."""
-        cluster = self.cluster_of(record)
+        cluster = self.ports.open_cluster(record.facts.cluster)
         names = tuple(n for n in (record.facts.private_dns_name, record.instance) if n)
         if not by_name:
             return cluster, cluster.node_of(record.instance, names)

@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import partial
 
 from leeway.execution.attempt import Phase
-from leeway.execution.retrying import API_ERRORS, LONGEST_RETRY, retry_conflicts
+from leeway.execution.retrying import API_ERRORS, LONGEST_RETRY, Conflicts
 from leeway.notices import NoticeKind
 from leeway.policy.repair import too_many, why_unhealthy
 from leeway.policy.rules import (
@@ -174,7 +174,7 @@ def _confirmed(attempt: Attempt, cordoned: CordonResult) -> CordonResult:
             reason = NODE_KEPT(f"Instance {record.instance} has Node {cordoned.node} again.")
     elif cordoned.settled and cordoned.node:
         try:
-            reason = attempt.retry(partial(_why_kept, attempt, record, record.returns))
+            reason = _why_kept(attempt, record, record.returns)
         except API_ERRORS as error:
             reason = NODE_KEPT(
                 f"Leeway could not confirm that node {cordoned.node} may be "
@@ -187,13 +187,16 @@ def _confirmed(attempt: Attempt, cordoned: CordonResult) -> CordonResult:
 
 
 def _why_kept(attempt: Attempt, record: Retirement, terms: ReturnTerms) -> Reason | None:
-    cluster, node = attempt.node_of(record)
-    if node is None:
-        return NODE_KEPT(
-            f"Leeway could not confirm that node {record.instance} may be "
-            "given back: it has no Node."
-        )
-    return confirm_return(cluster, node, terms, attempt.now())
+    again = attempt.again()
+    while True:
+        with again:
+            cluster, node = attempt.node_of(record)
+            if node is not None:
+                return confirm_return(cluster, node, terms, attempt.now())
+            return NODE_KEPT(
+                f"Leeway could not confirm that node {record.instance} may be "
+                "given back: it has no Node."
+            )
 
 
 def uncordon(attempt: Attempt, cordoned: CordonResult, reason: Reason) -> CordonResult:
@@ -267,14 +270,13 @@ def try_cordon(
 ) -> CordonResult:
     """Cordon the node; this may be repeated. A record that was just read is not read again
     before the first try, so that the cordon is not delayed."""
-    latest = [record] if just_read else []
-
-    def find_and_cordon() -> CordonResult:
-        current = latest.pop() if latest else attempt.current()
-        return _find_and_cordon(attempt, current, by_name)
-
+    again = attempt.again()
     try:
-        return attempt.retry(find_and_cordon)
+        while True:
+            with again:
+                current = record if just_read else attempt.current()
+                just_read = False
+                return _find_and_cordon(attempt, current, by_name)
     except API_ERRORS as error:
         problem = NODE_NOT_CORDONED(
             f"Leeway cannot cordon the node: {f'{type(error).__name__}: {error}'}."
@@ -332,13 +334,16 @@ def _remove_marks(attempt: Attempt, result: CordonResult) -> CordonResult:
 
 
 def _dry_run(attempt: Attempt, record: Retirement) -> CordonResult:
+    again = attempt.again()
     try:
-        _, node = attempt.retry(partial(attempt.node_of, record))
+        while True:
+            with again:
+                _, node = attempt.node_of(record)
+                name, uid = (node.name, node.uid) if node else ("", "")
+                return CordonResult(True, record, name, uid, course=Course.DRY_RUN)
     except API_ERRORS as error:
         problem = NODE_NOT_CORDONED(f"Leeway cannot read the node: {error}.")
         return CordonResult(False, record, problem=problem, course=Course.DRY_RUN)
-    name, uid = (node.name, node.uid) if node else ("", "")
-    return CordonResult(True, record, name, uid, course=Course.DRY_RUN)
 
 
 def _wait_or_decline(
@@ -475,8 +480,11 @@ def request_disruption(
     attempt: Attempt, record: Retirement, policy: ClusterPolicy
 ) -> BudgetDecision:
     """Decide whether a voluntary retirement may begin, and record it in the ledger if so."""
+    again, decision = attempt.again(), None
     try:
-        decision = attempt.retry(partial(_decide_disruption, attempt, record, policy))
+        while decision is None:
+            with again:
+                decision = _decide_disruption(attempt, record, policy)
     except API_ERRORS as error:
         # A voluntary retirement is not urgent: it waits for what cannot be read.
         problem = DISRUPTION_NOT_DECIDED(error=f"{type(error).__name__}: {error}")
@@ -574,13 +582,12 @@ def _request_from_ledger(
     attempt: Attempt, record: Retirement, policy: ClusterPolicy, nodes: int
 ) -> BudgetDecision:
     table = attempt.ports.table
-
-    def read_and_write() -> BudgetDecision:
-        now = attempt.now()
-        ledger = read_ledger(table, record.facts.cluster)
-        changed, decision = ledger.request(record.instance, nodes, policy.churn, now)
-        if changed is not None:
-            table.put(LEDGER, changed)
-        return decision
-
-    return retry_conflicts(f"the disruption ledger of {record.facts.cluster}", read_and_write)
+    conflicts = Conflicts(f"the disruption ledger of {record.facts.cluster}")
+    while True:
+        with conflicts:
+            now = attempt.now()
+            ledger = read_ledger(table, record.facts.cluster)
+            changed, decision = ledger.request(record.instance, nodes, policy.churn, now)
+            if changed is not None:
+                table.put(LEDGER, changed)
+            return decision

@@ -269,7 +269,7 @@ def _drain(
     publisher = ProgressPublisher(attempt.ports.fast_table, clock, attempt.id, node, drain)
     try:
         executor = DrainExecutor(
-            attempt.cluster_of(record),
+            attempt.ports.open_cluster(record.facts.cluster),
             clock,
             publisher.publish,
             may_suspend=lambda so_far: bool(limits.pause_while_terminating(so_far, clock.now())),

@@ -128,7 +128,7 @@ def dry_run(attempt: Attempt, record: Retirement, node: str) -> tuple[Replacemen
     if not node:
         return replacement, Drain()
     try:
-        pods = attempt.cluster_of(record).pods_on(node)
+        pods = attempt.ports.open_cluster(record.facts.cluster).pods_on(node)
     except API_ERRORS as error:
         return replacement, Drain(
             problem=PODS_NOT_LISTED(f"Leeway cannot list the pods of the node: {error}.")
@@ -393,9 +393,11 @@ def _restore_capacity(
     if written is None:
         return RestoredCapacity(None)
     running, _ = written
-    restore = partial(restore_capacity, attempt, running, stays=stays, repeated=intent.ending)
+    again, hook_waits = attempt.again(), None
     try:
-        hook_waits = attempt.retry(restore)
+        while hook_waits is None:
+            with again:
+                hook_waits = restore_capacity(attempt, running, stays=stays, repeated=intent.ending)
     except CloudRefused as error:
         return RestoredCapacity(running, (GROUP_TERMINATION_REFUSED(error=error),))
     latest = _wait_for_hook_notice(attempt, running) if hook_waits else running

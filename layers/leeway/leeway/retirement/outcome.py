@@ -376,9 +376,12 @@ def _publish(attempt: Attempt, outcome: Outcome) -> str:
 def _write_node_event(attempt: Attempt, outcome: Outcome, node_uid: str) -> None:
     """Write the Kubernetes Event; a failure is logged and does not delay the rest."""
     event = outcome.as_node_event(node_uid)
-    open_cluster = attempt.ports.open_cluster
+    again = attempt.again()
     try:
-        attempt.retry(lambda: open_cluster(outcome.cluster).write_event(event))
+        while True:
+            with again:
+                attempt.ports.open_cluster(outcome.cluster).write_event(event)
+                return
     except API_ERRORS as error:
         problem = NOT_REPORTED(f"the Kubernetes Event could not be written: {error}")
         attempt.ports.telemetry.retirement_not_reported(outcome, problem)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from leeway.capacity_requests import CAPACITY_REQUEST, CapacityAnswer, CapacityRequest
-from leeway.execution.retrying import API_ERRORS, retry_conflicts
+from leeway.execution.retrying import API_ERRORS, Conflicts
 from leeway.ports.kubernetes import Cluster
 from leeway.reasons import Reason, clause
 from leeway.retirement.context import Attempt
@@ -98,17 +98,14 @@ def _failed(attempt: Attempt, record: Retirement, problem: Reason) -> Requested:
 def _write(attempt: Attempt, record: Retirement, node: str) -> None:
     """Write the request. The first try reads nothing: the request is usually new, and the drain
     waits for this call."""
-    is_first = [True]
-
-    def write() -> None:
-        stored = None
-        if not (is_first and is_first.pop()):
-            stored = _stored(attempt, record)
-        wanted = _request_of(attempt, record, node, stored)
-        if wanted is not None:
-            attempt.ports.fast_table.put(CAPACITY_REQUEST, wanted)
-
-    retry_conflicts(f"the capacity request of {record.instance}", write)
+    conflicts = Conflicts(f"the capacity request of {record.instance}")
+    while True:
+        with conflicts:
+            stored = None if conflicts.first else _stored(attempt, record)
+            wanted = _request_of(attempt, record, node, stored)
+            if wanted is not None:
+                attempt.ports.fast_table.put(CAPACITY_REQUEST, wanted)
+            return
 
 
 def _request_of(
@@ -185,18 +182,8 @@ def track_nodes(attempt: Attempt, record: Retirement, cluster: Cluster) -> Succe
 def end_request(attempt: Attempt, record: Retirement) -> CapacityResult:
     """End the request of this attempt: provision_nodes launches nothing more for it. Return
     what came of it."""
-
-    def end() -> CapacityRequest | None:
-        stored = _stored(attempt, record)
-        now = attempt.now()
-        if stored is None or not stored.is_open(now) or stored.attempt > record.attempt:
-            return stored
-        ended = stored.ended(now)
-        attempt.ports.fast_table.put(CAPACITY_REQUEST, ended)
-        return ended
-
     try:
-        request = retry_conflicts(f"the capacity request of {record.instance}", end)
+        request = _ended(attempt, record)
     except API_ERRORS as error:
         problem = CAPACITY_REQUEST_FAILED(
             f"it cannot be read or ended: {clause(error)}. It ends by itself"
@@ -204,6 +191,19 @@ def end_request(attempt: Attempt, record: Retirement) -> CapacityResult:
         attempt.ports.telemetry.capacity_problem(record, problem)
         return CapacityResult(reasons=(problem.message,))
     return _result_of(attempt, request.answer if request else None)
+
+
+def _ended(attempt: Attempt, record: Retirement) -> CapacityRequest | None:
+    conflicts = Conflicts(f"the capacity request of {record.instance}")
+    while True:
+        with conflicts:
+            stored = _stored(attempt, record)
+            now = attempt.now()
+            if stored is None or not stored.is_open(now) or stored.attempt > record.attempt:
+                return stored
+            ended = stored.ended(now)
+            attempt.ports.fast_table.put(CAPACITY_REQUEST, ended)
+            return ended
 
 
 def _result_of(attempt: Attempt, answer: CapacityAnswer | None) -> CapacityResult:

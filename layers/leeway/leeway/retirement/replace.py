@@ -129,8 +129,11 @@ def request_replacement(
     `replace_instance`."""
     if node is None and record.facts.owner.kind is OwnerKind.LEEWAY:
         node = _find_node(attempt, record)
+    again = attempt.again()
     try:
-        return attempt.retry(partial(_decide_and_request, attempt, record, node))
+        while True:
+            with again:
+                return _decide_and_request(attempt, record, node)
     except _CLOUD_ERRORS as error:
         before_drain = record.kind in VOLUNTARY and record.drain_began_at is None
         waits = before_drain and record.replacement is Replacement.BEFORE
@@ -303,7 +306,7 @@ def _check_successor(
         return _without_successor(repeated, record) if last else repeated
     result = replace(result, record=record, held=held)
     try:
-        status = attempt.retry(partial(_track_successor, attempt, record))
+        status = _track_successor(attempt, record)
     except API_ERRORS as error:
         what = SUCCESSOR_NOT_READ(error=clause(f"{type(error).__name__}: {error}"))
         publish_problem(attempt, what, node or "")
@@ -332,10 +335,13 @@ def _track_successor(attempt: Attempt, record: Retirement) -> SuccessorStatus:
     intent = record.replacement_intent
     if intent is None:
         return SuccessorStatus()
-    cluster = attempt.cluster_of(record)
-    if intent.method is Method.REQUEST_CAPACITY:
-        return track_nodes(attempt, record, cluster)
-    return track_in_group(attempt, intent, cluster)
+    again = attempt.again()
+    while True:
+        with again:
+            cluster = attempt.ports.open_cluster(record.facts.cluster)
+            if intent.method is Method.REQUEST_CAPACITY:
+                return track_nodes(attempt, record, cluster)
+            return track_in_group(attempt, intent, cluster)
 
 
 def _begin_drain(attempt: Attempt, result: ReplacementResult) -> ReplacementResult:
@@ -348,7 +354,7 @@ def _begin_drain(attempt: Attempt, result: ReplacementResult) -> ReplacementResu
         return replace(result, record=None)
     record, _ = written
     try:
-        attempt.retry(partial(_update_marks, attempt, record))
+        _update_marks(attempt, record)
     except API_ERRORS as error:
         reason = NODE_NOT_CORDONED(
             f"Leeway cannot write the deadline to the node's annotation: {error}. It retries."
@@ -367,9 +373,13 @@ def _begun(
 
 
 def _update_marks(attempt: Attempt, record: Retirement) -> None:
-    cluster, node = attempt.node_of(record)
-    if node is not None:
-        cluster.cordon(node.name, marks_of(record))
+    again = attempt.again()
+    while True:
+        with again:
+            cluster, node = attempt.node_of(record)
+            if node is not None:
+                cluster.cordon(node.name, marks_of(record))
+            return
 
 
 def _without_successor(result: ReplacementResult, record: Retirement) -> ReplacementResult:

@@ -8,12 +8,14 @@ from typing import Any
 from leeway.aws.autoscaling import AutoScalingWaitingActions
 from leeway.aws.ec2 import Ec2Sweep
 from leeway.aws.launch_templates import Ec2LaunchTemplates
-from leeway.instances.facts import InstanceIndex
+from leeway.catalog.stored import StoredCatalog
+from leeway.costs import CostRecorder, prices_of
+from leeway.kubernetes.requested import HttpClusterUse
 from leeway.kubernetes.transport import within
-from leeway.launch.left_launches import LeftLaunches
 from leeway.manifests.in_cluster import COPY_FOR, ManifestCopies
 from leeway.ports.aws import CloudRefused
 from leeway.reasons import Reason
+from leeway.reconciliation.left_launches import LeftLaunches
 from leeway.reconciliation.reconcile import Dependencies, ReconcileRequest, Reconciliation
 from leeway.reconciliation.report import ReconciliationTelemetry
 from leeway.retirement.record import Retirement
@@ -28,10 +30,11 @@ from leeway.wiring.clients import (
     logger,
     metrics,
     prepare,
+    session,
     settings,
     table,
 )
-from leeway.wiring.clusters import cluster_api, open_cluster
+from leeway.wiring.clusters import cluster_api, connection_to, open_cluster
 from leeway.wiring.notices import admissions, event_origin, receive_notice_with, retirements
 
 
@@ -57,7 +60,6 @@ def reconciliation() -> Reconciliation:
             hasty_sweep=Ec2Sweep(partial(client, "ec2", tries=FAIL_FAST_TRIES)),
             waiting=AutoScalingWaitingActions(partial(client, "autoscaling", tries=DEFAULT_TRIES)),
             groups=groups(),
-            index=InstanceIndex(table()),
             table=table(),
             policies=configuration(),
             receive_notice=receive_notice_with(_NoSchedules()),
@@ -65,6 +67,7 @@ def reconciliation() -> Reconciliation:
             admit_node=admissions(),
             launches=_launches(),
             copy_manifests=_copy_manifests,
+            record_costs=_costs().record,
             open_cluster=open_cluster,
             clock=clock(),
         )
@@ -73,7 +76,14 @@ def reconciliation() -> Reconciliation:
 
 def _copy_manifests(cluster: str) -> tuple[Sequence[Reason], Reason | None]:
     with within(COPY_FOR.total_seconds()):
-        return ManifestCopies(table(), cluster_api, clock()).copy(cluster)
+        copied = ManifestCopies(table(), cluster_api, clock()).copy(cluster)
+    return (copied.problems, copied.held) if copied else ((), None)
+
+
+def _costs() -> CostRecorder:
+    catalog = StoredCatalog(table(), str(session().region_name), clock())
+    use = HttpClusterUse(connection_to)
+    return CostRecorder(table(), lambda: prices_of(catalog.read()), use, clock())
 
 
 def _launches() -> LeftLaunches:

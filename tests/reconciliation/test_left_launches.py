@@ -19,7 +19,6 @@ from leeway.instances.observed import ObservedInstance
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.launch.fleets import FleetInstance, FleetRequest
 from leeway.launch.intent import INTENT, INTENT_BY_HAND, LaunchIntent
-from leeway.launch.left_launches import MOST_DELETED, LeftLaunches, may_be_left, unused_templates
 from leeway.launch.node_settings import cluster_tags
 from leeway.launch.templates import LaunchTemplate, OwnedTemplate
 from leeway.notices import NoticeKind
@@ -29,6 +28,12 @@ from leeway.ports.aws import CloudUnavailable
 from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.ports.kubernetes_objects import Node, Taint
 from leeway.reasons import Reason
+from leeway.reconciliation.left_launches import (
+    MOST_DELETED,
+    LeftLaunches,
+    may_be_left,
+    unused_templates,
+)
 from leeway.retirement.record import RETIREMENT, Retirement, ReturnTerms
 from leeway.table import Key
 

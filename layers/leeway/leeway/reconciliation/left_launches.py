@@ -18,7 +18,7 @@ from leeway.admission.record import (
 )
 from leeway.clock import Clock
 from leeway.execution.attempt import OVERDUE
-from leeway.execution.retrying import API_ERRORS, retry_conflicts
+from leeway.execution.retrying import API_ERRORS, Conflicts
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import ObservedInstance
 from leeway.instances.owners import OwnerKind
@@ -81,7 +81,7 @@ MOST_NAMED = 10
 
 
 class LeftLaunches:
-    """The Launches Protocol of reconcile."""
+    """The launches of clusters."""
 
     def __init__(
         self,
@@ -143,17 +143,15 @@ class LeftLaunches:
 
     def _admit(self, facts: InstanceFacts, request: AdmissionRequest) -> int:
         """Start an admission; returns its attempt."""
-
-        def begin() -> int:
-            stored = self._known(facts).admission
-            change = apply_request(stored, request, facts)
-            if change.write:
-                self._table.put(ADMISSION, change.record)
-            if change.start:
-                self._admit_node.start(facts.instance, facts.cluster, change.record.attempt)
-            return change.record.attempt
-
-        return retry_conflicts(f"the admission of {facts.instance}", begin)
+        conflicts = Conflicts(f"the admission of {facts.instance}")
+        while True:
+            with conflicts:
+                change = apply_request(self._known(facts).admission, request, facts)
+                if change.write:
+                    self._table.put(ADMISSION, change.record)
+                if change.start:
+                    self._admit_node.start(facts.instance, facts.cluster, change.record.attempt)
+                return change.record.attempt
 
     def check_nodes(
         self, cluster: str, instances: Sequence[ObservedInstance], nodes: ClusterNodes
@@ -192,17 +190,16 @@ class LeftLaunches:
         """Start the retirement of an instance without a Node; returns its attempt."""
         ruling = Ruling(Action.RETIRE, None, Replacement.NONE, OnBlocked.WAIT, reason)
         terms = ReturnTerms(cause=NODE_DELETED.name)
-
-        def begin() -> int:
-            stored = self._known(facts).retirement
-            change = apply_return(stored, facts, ruling, terms, now)
-            if change.write:
-                self._table.put(RETIREMENT, change.record)
-            if change.start:
-                self._retire_node.start(facts.instance, facts.cluster, change.record.attempt)
-            return change.record.attempt
-
-        return retry_conflicts(f"the retirement of {facts.instance}", begin)
+        conflicts = Conflicts(f"the retirement of {facts.instance}")
+        while True:
+            with conflicts:
+                stored = self._known(facts).retirement
+                change = apply_return(stored, facts, ruling, terms, now)
+                if change.write:
+                    self._table.put(RETIREMENT, change.record)
+                if change.start:
+                    self._retire_node.start(facts.instance, facts.cluster, change.record.attempt)
+                return change.record.attempt
 
     def delete_unused_templates(self, cluster: str) -> Sequence[str]:
         """Delete launch templates that no launch uses, at most once an hour."""
@@ -213,7 +210,7 @@ class LeftLaunches:
         if not owned:
             return ()
         unused = unused_templates(cluster, owned, all_intents(self._table, cluster), now)
-        in_parallel(lambda one: self._templates.delete(one.id), unused, AT_ONCE)
+        in_parallel(lambda one: self._templates.delete_template(one.id), unused, AT_ONCE)
         return [one.name for one in unused]
 
     def paused_pools(self, cluster: str) -> Sequence[Reason]:
