@@ -11,7 +11,7 @@ from tests.selection.workloads import catalog, surroundings, workloads
 CATALOG = catalog()
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(workloads(), surroundings())
 def test_any_plan_keeps_every_constraint(
     pods: list[Pod], around: tuple[list[NodePool], list[ExistingNode]]
