@@ -22,9 +22,9 @@ setup: .venv/.ready ## create .venv with all dependencies and .venv/bin/leeway
 demo: setup ## send a storm of Spot interruptions to a sandbox and report the result
 	$(BIN)/leeway demo
 
-# Eight test files run concurrently, because most of them wait; WORKERS=0: one. Storms of fifty run
+# Six test files run concurrently, because most of them wait; WORKERS=0: one. Storms of fifty run
 # alone on the machine.
-WORKERS ?= 8
+WORKERS ?= 6
 BY_FILE := --dist loadfile --no-loadscope-reorder
 ALONE := tests/end_to_end/test_storms_with_faults.py
 

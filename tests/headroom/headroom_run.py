@@ -60,7 +60,7 @@ class HeadroomRun:
 
     def apply(self, *documents: dict[str, Any]) -> None:
         """Replace all manifests."""
-        reading = read_manifests(yaml.safe_dump_all(documents), "test")
+        reading = read_manifests(yaml.dump_all(documents, Dumper=yaml.CSafeDumper), "test")
         assert not reading.problems
         self.written = reading.written
 
