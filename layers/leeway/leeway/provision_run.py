@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Protocol
 
 from leeway.capacity_requests import CAPACITY_REQUEST, CapacityAnswer, CapacityRequest
@@ -385,7 +386,7 @@ class NodeProvisioning:
                 if one.keeps_offering
                 for pod in demand.moving[one.instance]
             ),
-            launch_block=lambda: self._deps.launch_block(read.cluster, self._deps.clock.now()),
+            launch_block=partial(self._deps.launch_block, read.cluster),
         )
         if policy.dry_run:
             outcome = self._deps.launch_nodes.preview(order).outcome

@@ -113,14 +113,15 @@ class KeepHeadroom:
         return reports
 
     def _run_one(self, cluster: str) -> HeadroomReport:
-        report = _guarded(
-            cluster, lambda: self._reconcile(cluster, self._manifests.desired(cluster))
-        )
+        try:
+            report = self._reconcile(cluster, self._manifests.desired(cluster))
+        except Exception as error:  # noqa: BLE001 (reported and counted; the other clusters go on)
+            report = _failed(cluster, error)
         # Counted for a cluster that failed, too: its alarm about manifests must not end.
-        return _guarded(
-            cluster,
-            lambda: replace(report, invalid_manifests=self._manifests.count_invalid(cluster)),
-        )
+        try:
+            return replace(report, invalid_manifests=self._manifests.count_invalid(cluster))
+        except Exception as error:  # noqa: BLE001 (as above)
+            return _failed(cluster, error)
 
     def _reconcile(self, cluster: str, desired: DesiredHeadroom) -> HeadroomReport:
         if desired.policy.paused:
@@ -184,12 +185,9 @@ def _differs_in_ready_only(before: HeadroomStatus | None, now: HeadroomStatus) -
     return before is not None and replace(before, ready=now.ready) == now
 
 
-def _guarded(cluster: str, work: Callable[[], HeadroomReport]) -> HeadroomReport:
-    try:
-        return work()
-    except Exception as error:  # noqa: BLE001 (reported and counted; the other clusters go on)
-        problem = HEADROOM_NOT_RECONCILED(cluster=cluster, error=describe_error(error))
-        return HeadroomReport(cluster, problem=problem)
+def _failed(cluster: str, error: Exception) -> HeadroomReport:
+    problem = HEADROOM_NOT_RECONCILED(cluster=cluster, error=describe_error(error))
+    return HeadroomReport(cluster, problem=problem)
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,20 +195,10 @@ def drain_pass(
 ) -> DrainCheckpoint:
     """Run one pass of the drain. `failures` is how often the cordon or the replacement failed,
     0 if both are settled: the pause before their next try grows with it."""
-    result = _pass(attempt, cordoned, previous, failures)
-    return result.checkpoint(previous.drain, attempt.now())
-
-
-def _pass(
-    attempt: Attempt,
-    cordoned: CordonResult,
-    previous: DrainPassResult,
-    failures: int,
-) -> DrainPassResult:
     drain, clock = previous.drain, attempt.ports.clock
     record = _record(attempt, previous)
     if record is None:
-        return DrainPassResult(drain, None)
+        return DrainPassResult(drain, None).checkpoint(drain, clock.now())
     held = with_new_hooks(previous.held, record.hooks, record.hooks_wait_since, clock.now())
     held = attempt.hooks.send_heartbeats(attempt.id.instance, held)
     deadline = earliest_deadline(record.deadline, held)
@@ -222,7 +212,8 @@ def _pass(
     if failures and not pause and (drain.over or not cordoned.node):
         clock.sleep(min(failures * RETRY_EVERY, LONGEST_RETRY))
     expired = is_expired(Terms(deadline), clock.now())
-    return DrainPassResult(drain, record, int(pause.total_seconds()), expired, held)
+    result = DrainPassResult(drain, record, int(pause.total_seconds()), expired, held)
+    return result.checkpoint(previous.drain, clock.now())
 
 
 def _record(attempt: Attempt, previous: DrainPassResult) -> Retirement | None:

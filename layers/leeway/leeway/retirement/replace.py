@@ -102,12 +102,11 @@ class ReplacementResult:
     unread: bool = False
 
 
-def replace_instance(attempt: Attempt, record: Retirement, node: str | None) -> ReplacementResult:
-    """Request the replacement and, if there is time, wait until the successor is Ready: after
-    that the drain may begin. `node` is the name of the node, empty if there is none, None if
-    the cluster could not be read."""
-    work = partial(request_replacement, attempt, record, node)
-    result = attempt.steps.run("request-replacement", ReplacementResult, work)
+def wait_for_successor(
+    attempt: Attempt, record: Retirement, node: str | None, result: ReplacementResult
+) -> ReplacementResult:
+    """Wait until the successor is Ready, if there is time: after that the drain may begin. `node`
+    is as for `request_replacement`."""
     if record.kind not in VOLUNTARY:
         return result
     check = 0
@@ -125,8 +124,8 @@ def replace_instance(attempt: Attempt, record: Retirement, node: str | None) -> 
 def request_replacement(
     attempt: Attempt, record: Retirement, node: str | None
 ) -> ReplacementResult:
-    """Request the replacement; also after a request that failed or may have. `node` is as for
-    `replace_instance`."""
+    """Request the replacement; also after a request that failed or may have. `node` is the name of
+    the node, empty if there is none, None if the cluster could not be read."""
     if node is None and record.facts.owner.kind is OwnerKind.LEEWAY:
         node = _find_node(attempt, record)
     again = attempt.again()

@@ -9,11 +9,12 @@ from leeway.retirement.context import Attempt
 from leeway.retirement.cordon import (
     CordonResult,
     Course,
-    cordon_node,
+    decide_and_cordon,
     find_late_node,
     never_joined,
     retry_cordon,
     uncordon,
+    wait_for_budget,
     wait_for_node,
 )
 from leeway.retirement.drain import DrainCheckpoint, DrainPassResult, drain_pass
@@ -31,9 +32,9 @@ from leeway.retirement.progress import Drain
 from leeway.retirement.reasons import NODE_KEPT, NOT_REPLACED
 from leeway.retirement.replace import (
     ReplacementResult,
-    replace_instance,
     request_replacement,
     wait_for_answer,
+    wait_for_successor,
 )
 
 STEP_RESULTS = (
@@ -54,7 +55,8 @@ def retire_node(attempt: Attempt) -> Outcome | None:
     Every step may run again from its start: it reads the present state first, and does only
     what is missing. Code between the steps reads neither a clock nor a port.
     """
-    cordoned = cordon_node(attempt)
+    cordon = partial(decide_and_cordon, attempt)
+    cordoned = wait_for_budget(attempt, attempt.steps.run("cordon", CordonResult, cordon))
     if cordoned.record is None:
         return None
     if cordoned.course is Course.RETIRE:
@@ -81,7 +83,10 @@ def _replace_and_drain(attempt: Attempt, cordoned: CordonResult) -> FinishResult
         progress = RetirementProgress(cordoned, nothing)
         work = partial(finish, attempt, cordoned.record, progress)
         return attempt.steps.run("finish", FinishResult, work)
-    replacement = replace_instance(attempt, cordoned.record, cordoned.known_node)
+    record, node = cordoned.record, cordoned.known_node
+    request = partial(request_replacement, attempt, record, node)
+    replacement = attempt.steps.run("request-replacement", ReplacementResult, request)
+    replacement = wait_for_successor(attempt, record, node, replacement)
     if replacement.called_off is not None:
         progress = RetirementProgress(cordoned, replacement)
         return _call_off(attempt, progress, replacement.called_off)

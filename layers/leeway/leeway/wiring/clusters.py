@@ -15,17 +15,12 @@ from leeway.wiring.clients import client, clock, session, table
 
 def open_cluster(name: str) -> LightkubeCluster:
     """Open the adapter of a cluster, once per connection."""
-    return _cluster_on(connection_to(name))
+    return _cluster_on(connections().get(name))
 
 
 def cluster_api(name: str) -> HttpClusterApi:
     """Open the adapter of a cluster's custom resources."""
-    return HttpClusterApi(connection_to(name))
-
-
-def connection_to(name: str) -> Connection:
-    """Connect to an EKS cluster's API, once per warm function while its endpoint is the same."""
-    return _connections().get(name)
+    return HttpClusterApi(connections().get(name))
 
 
 @cache
@@ -34,7 +29,8 @@ def _cluster_on(connection: Connection) -> LightkubeCluster:
 
 
 @cache
-def _connections() -> OpenClusters[Connection]:
+def connections() -> OpenClusters[Connection]:
+    """Return the connections to EKS clusters' APIs, each open while its endpoint is the same."""
     clusters = CachedClusters(
         table(),
         EksClusters(partial(client, "eks")),

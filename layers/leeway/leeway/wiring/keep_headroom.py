@@ -8,11 +8,11 @@ from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.workloads import HttpWorkloads
 from leeway.manifests.headroom import HeadroomSource
 from leeway.wiring.clients import clock, configuration, logger, metrics, prepare, settings, table
-from leeway.wiring.clusters import connection_to
+from leeway.wiring.clusters import connections
 
 
 def _workloads_in(cluster: str) -> Workloads:
-    return _workloads_on(connection_to(cluster))
+    return _workloads_on(connections().get(cluster))
 
 
 @cache

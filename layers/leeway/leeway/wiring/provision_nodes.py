@@ -30,13 +30,13 @@ from leeway.wiring.clients import (
     settings,
     table,
 )
-from leeway.wiring.clusters import cluster_api, connection_to
+from leeway.wiring.clusters import cluster_api, connections
 from leeway.wiring.launch_nodes import launch_nodes, node_sources
 from leeway.wiring.notices import admissions, retirements
 
 
 def _events_in(cluster: str) -> PodEvents:
-    return _events_on(connection_to(cluster))
+    return _events_on(connections().get(cluster))
 
 
 @cache
@@ -45,7 +45,7 @@ def _events_on(connection: Connection) -> PodEvents:
 
 
 def _templates_in(cluster: str) -> PodTemplates:
-    return _templates_on(connection_to(cluster))
+    return _templates_on(connections().get(cluster))
 
 
 @cache
@@ -97,7 +97,7 @@ def dependencies(states: ClusterStates) -> Dependencies:
 def provision_nodes() -> MessageReceiver:
     """Build the receiver of messages with the use case."""
     return MessageReceiver(
-        NodeProvisioning(dependencies(KubernetesClusterStates(connection_to, clock()))).run,
+        NodeProvisioning(dependencies(KubernetesClusterStates(connections().get, clock()))).run,
         SqsMessageVisibility(partial(client, "sqs"), settings().provision_queue),
         _queue(),
         frozenset(settings().clusters),

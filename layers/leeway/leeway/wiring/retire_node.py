@@ -1,22 +1,18 @@
 """Composes `retire_node`."""
 
 import os
-from dataclasses import asdict
 from functools import cache, partial
-from typing import Any
 
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.provision_queue import SqsProvisionNodes
 from leeway.capacity_requests import ProvisionNodes
 from leeway.catalog.unavailable import UnavailableOfferings
-from leeway.execution.attempt import AttemptId, Steps
 from leeway.execution.shared_cache import SharedCache
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
-from leeway.retirement.context import Attempt, Ports
+from leeway.retirement.context import Ports
 from leeway.retirement.outcome import RetirementTelemetry
-from leeway.retirement.reasons import SUPERSEDED
-from leeway.retirement.retire_node import STEP_RESULTS, retire_node
+from leeway.retirement.retire_node import STEP_RESULTS
 from leeway.wiring.clients import (
     FAIL_FAST_TRIES,
     client,
@@ -31,7 +27,7 @@ from leeway.wiring.clients import (
     settings,
     table,
 )
-from leeway.wiring.clusters import connection_to
+from leeway.wiring.clusters import connections
 
 
 @cache
@@ -42,7 +38,7 @@ def _shared_cache() -> SharedCache:
 def _open_cluster(name: str) -> LightkubeCluster:
     """Open the adapter of a cluster, once per connection. In a storm all executions share one count
     of the cluster's Ready nodes."""
-    return _cluster_on(connection_to(name), name)
+    return _cluster_on(connections().get(name), name)
 
 
 @cache
@@ -59,7 +55,8 @@ def _provision_nodes() -> ProvisionNodes | None:
 
 
 @cache
-def _ports() -> Ports:
+def ports() -> Ports:
+    """Build the ports of all retirements."""
     return Ports(
         open_cluster=_open_cluster,
         clock=clock(),
@@ -76,12 +73,6 @@ def _ports() -> Ports:
         offerings=UnavailableOfferings(table()),
         region=str(session().region_name),
     )
-
-
-def retire(attempt: AttemptId, steps: Steps) -> dict[str, Any]:
-    """Retire an instance; return the answer of the function."""
-    outcome = retire_node(Attempt(attempt, steps, _ports()))
-    return outcome.to_dict() if outcome else {"result": "superseded"} | asdict(SUPERSEDED())
 
 
 _QUEUES = ["sqs"] if os.environ.get("LEEWAY_PROVISION_QUEUE") else []

@@ -19,7 +19,7 @@ from leeway.wiring.clients import (
     settings,
     table,
 )
-from leeway.wiring.clusters import connection_to
+from leeway.wiring.clusters import connections
 
 
 @cache
@@ -28,7 +28,7 @@ def watch_pods() -> WatchPods:
     queue = os.environ["LEEWAY_PROVISION_QUEUE"]
     return WatchPods(
         mode_of=partial(mode_of, configuration()),
-        watches=HttpPodWatches(connection_to),
+        watches=HttpPodWatches(connections().get),
         table=table(),
         provisioning=SqsProvisionNodes(partial(client, "sqs"), queue),
         telemetry=PodWatchTelemetry(logger(), metrics()),
