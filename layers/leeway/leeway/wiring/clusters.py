@@ -1,6 +1,7 @@
 """Connects to the APIs of clusters."""
 
 import os
+from collections.abc import Callable
 from functools import cache, partial
 from urllib.parse import urlsplit
 
@@ -31,13 +32,14 @@ def _cluster_on(connection: Connection) -> LightkubeCluster:
 @cache
 def connections() -> OpenClusters[Connection]:
     """Return the connections to EKS clusters' APIs, each open while its endpoint is the same."""
-    clusters = CachedClusters(
-        table(),
-        EksClusters(partial(client, "eks")),
-        clock(),
-        _endpoint_problem,
-    )
-    return OpenClusters(clusters, _connect, clock())
+    return opened(connect)
+
+
+def opened[C](connect: Callable[[ClusterEndpoint], C]) -> OpenClusters[C]:
+    """Return clusters as `connect` connects to them, each open while its endpoint is the same."""
+    eks = EksClusters(partial(client, "eks"))
+    clusters = CachedClusters(table(), eks, clock(), _endpoint_problem)
+    return OpenClusters(clusters, connect, clock())
 
 
 def _endpoint_problem(url: str) -> str:
@@ -47,5 +49,6 @@ def _endpoint_problem(url: str) -> str:
     return endpoint_problem(url, session().region_name, configured)
 
 
-def _connect(endpoint: ClusterEndpoint) -> Connection:
+def connect(endpoint: ClusterEndpoint) -> Connection:
+    """Connect to the API of a cluster."""
     return eks_connection(endpoint, session())

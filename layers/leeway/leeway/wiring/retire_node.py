@@ -8,8 +8,8 @@ from leeway.aws.provision_queue import SqsProvisionNodes
 from leeway.capacity_requests import ProvisionNodes
 from leeway.catalog.unavailable import UnavailableOfferings
 from leeway.execution.shared_cache import SharedCache
-from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+from leeway.ports.aws import ClusterEndpoint
 from leeway.retirement.context import Ports
 from leeway.retirement.outcome import RetirementTelemetry
 from leeway.retirement.retire_node import STEP_RESULTS
@@ -27,7 +27,7 @@ from leeway.wiring.clients import (
     settings,
     table,
 )
-from leeway.wiring.clusters import connections
+from leeway.wiring.clusters import connect, opened
 
 
 @cache
@@ -35,16 +35,11 @@ def _shared_cache() -> SharedCache:
     return SharedCache(table(), clock())
 
 
-def _open_cluster(name: str) -> LightkubeCluster:
-    """Open the adapter of a cluster, once per connection. In a storm all executions share one count
-    of the cluster's Ready nodes."""
-    return _cluster_on(connections().get(name), name)
-
-
-@cache
-def _cluster_on(connection: Connection, name: str) -> LightkubeCluster:
-    cache_count = partial(_shared_cache().get_or_read, f"cluster/{name}/ready", int)
-    return LightkubeCluster(connection, clock(), cache_count=cache_count)
+def _cluster_at(endpoint: ClusterEndpoint) -> LightkubeCluster:
+    """Connect to a cluster. In a storm all executions share one count of its Ready nodes."""
+    what = f"cluster/{endpoint.name}/ready"
+    cache_count = partial(_shared_cache().get_or_read, what, int)
+    return LightkubeCluster(connect(endpoint), clock(), cache_count=cache_count)
 
 
 def _provision_nodes() -> ProvisionNodes | None:
@@ -58,7 +53,7 @@ def _provision_nodes() -> ProvisionNodes | None:
 def ports() -> Ports:
     """Build the ports of all retirements."""
     return Ports(
-        open_cluster=_open_cluster,
+        open_cluster=opened(_cluster_at).get,
         clock=clock(),
         table=table(),
         policies=configuration(),
