@@ -34,6 +34,7 @@ from leeway.launch.node_settings import settings_of
 from leeway.launch.prices import PRICE_CEILING_REACHED, Prices
 from leeway.launch.static_pools import count_of, shortages
 from leeway.manifests.base import Manifest
+from leeway.manifests.configuration import Configuration
 from leeway.manifests.in_cluster import KARPENTER_IS_RUNNING, MANIFESTS_HELD
 from leeway.manifests.node_pool import NodePool, without_conflicts
 from leeway.policy.rules import ClusterPolicy
@@ -71,7 +72,7 @@ from leeway.provisioning.tell import (
     answer_requests,
     write_events,
 )
-from leeway.provisioning.upcoming import ClusterManifests, Upcoming, UpcomingPods
+from leeway.provisioning.upcoming import Upcoming, UpcomingPods
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import ExistingNode
@@ -147,7 +148,7 @@ class Dependencies:
     """The ports of provisioning. `events_in` returns the Events of a cluster; `launch_block` why
     nothing is launched in it now."""
 
-    manifests: ClusterManifests
+    manifests: Configuration
     catalog: Catalogs
     states: ClusterStates
     launch_nodes: LaunchNodes
