@@ -71,8 +71,8 @@ def _pod(number: int, node: str, version: int) -> bytes:
     return json.dumps(document).encode()
 
 
-def _node(number: int, version: int) -> bytes:
-    """A Node of 11 KB, which ten pods fill."""
+def canned_node(number: int, version: int) -> bytes:
+    """Return a Node of 11 KB, which ten pods fill."""
     name, zone = f"ip-10-0-{number // 250}-{number % 250}", f"us-east-1{'abc'[number % 3]}"
     amounts = {"cpu": "3920m", "memory": "16Gi", "pods": "58", "ephemeral-storage": "80Gi"}
     labels = {"topology.kubernetes.io/zone": zone, "kubernetes.io/hostname": name}
@@ -95,7 +95,7 @@ class CannedApi:
         self.events: list[tuple[int, bytes]] = []
         for number in range(nodes):
             self.version += 1
-            self.nodes.append(_node(number, self.version))
+            self.nodes.append(canned_node(number, self.version))
         for number in range(PODS_PER_NODE * nodes):
             self.version += 1
             node = number // PODS_PER_NODE

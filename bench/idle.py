@@ -41,6 +41,13 @@ READS = 20
 """Read units of the table per cluster and minute: about 15 queries, and the index of fifty
 instances."""
 
+SAMPLES = MINUTES / 5
+"""How often `reconcile` records the costs of a cluster in a month."""
+
+SAMPLE_READS, SAMPLE_WRITES = 4, 2
+"""Units for a record of costs: the item of the hour, which has 2 KB for some dozen namespaces, and
+every second time the catalog."""
+
 POLLS = 5 * 3 * MINUTES
 """Requests in a month with which Lambda polls an empty queue: five pollers, each for 20 s. Source:
 Lambda's developer guide, "Using Lambda with Amazon SQS"."""
@@ -107,13 +114,13 @@ def month(clusters: int) -> Month:
         Usage(
             invocations=sum(RATES[rate] for _, rate in runs),
             gb_seconds=sum(RATES[rate] * seconds[rate] * _gb(name) for name, rate in runs),
-            table_reads=READS * MINUTES * clusters,
+            table_reads=(READS * MINUTES + SAMPLE_READS * SAMPLES) * clusters,
             log_bytes=MINUTES * logged + sum(RATES[rate] for _, rate in runs) * PLATFORM_BYTES,
         )
     )
     return Month(
         functions=spent["invocations"] + spent["gb_seconds"],
-        table=spent["table_reads"],
+        table=spent["table_reads"] + SAMPLE_WRITES * WRITE_UNIT * SAMPLES * clusters,
         queue=FIFO_REQUEST * POLLS * _polled(),
         logs=spent["log_bytes"],
         metrics=METRIC * (metrics + CATALOG_METRIC_HOURS),

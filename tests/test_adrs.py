@@ -4,8 +4,6 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 ADRS = Path(__file__).parents[1] / "docs" / "adr"
 README = ADRS / "README.md"
 PAGES = sorted(page for page in ADRS.glob("*.md") if page != README)
@@ -49,29 +47,26 @@ def read(page: Path) -> Adr:
     return Adr(page.name, int(title[1]), title[2], statuses[0], text)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_file_has_the_number_and_the_title_of_its_record(page: Path) -> None:
-    adr = read(page)
-    assert page.name == f"{adr.number:04}-{adr.slug}.md"
+def test_a_file_has_the_number_and_the_title_of_its_record() -> None:
+    records = [read(page) for page in PAGES]
+    assert [adr.file for adr in records] == [f"{adr.number:04}-{adr.slug}.md" for adr in records]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_record_has_context_and_decision_in_the_usual_order(page: Path) -> None:
-    adr = read(page)
-    found = SECTION.findall(adr.text)
-    assert {"Context", "Decision"} <= set(found)
-    assert found == [section for section in SECTIONS if section in found]
-    assert len(found) == adr.text.count("\n## "), "a section is empty"
+def test_a_record_has_context_and_decision_in_the_usual_order() -> None:
+    for adr in map(read, PAGES):
+        found = SECTION.findall(adr.text)
+        assert {"Context", "Decision"} <= set(found), adr.file
+        assert found == [section for section in SECTIONS if section in found], adr.file
+        assert len(found) == adr.text.count("\n## "), f"{adr.file}: a section is empty"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_status_names_later_records_that_exist(page: Path) -> None:
-    adr = read(page)
-    assert FORM.fullmatch(adr.status), adr.status
-    for number, file in LINK.findall(adr.status):
-        later = ADRS / file
-        assert later.is_file(), file
-        assert read(later).number == int(number) > adr.number
+def test_a_status_names_later_records_that_exist() -> None:
+    for adr in map(read, PAGES):
+        assert FORM.fullmatch(adr.status), f"{adr.file}: {adr.status}"
+        for number, file in LINK.findall(adr.status):
+            later = ADRS / file
+            assert later.is_file(), f"{adr.file}: {file}"
+            assert read(later).number == int(number) > adr.number, adr.file
 
 
 def test_the_table_has_every_record_with_its_title_and_status() -> None:

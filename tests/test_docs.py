@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
 import typer.main
 from leeway_cli import main
 
@@ -64,6 +63,7 @@ def links(page: Path) -> list[Link]:
     return [link for link in found if "://" not in link.target]
 
 
+@functools.cache
 def anchors(page: Path) -> set[str]:
     """The fragments by which GitHub links to a page's headings."""
     taken: set[str] = set()
@@ -116,10 +116,10 @@ def unknown(words: list[str]) -> str:
     return next(wrong, "") or next(required, "")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_every_link_leads_somewhere() -> None:
     dead = [
         str(link)
+        for page in PAGES
         for link in links(page)
         if not link.path.exists()
         or ("#" in link.target and link.target.partition("#")[2] not in anchors(link.path))
@@ -127,21 +127,21 @@ def test_every_link_leads_somewhere(page: Path) -> None:
     assert dead == []
 
 
-@pytest.mark.parametrize("page", OURS, ids=named)
-def test_a_link_that_says_test_leads_to_tests(page: Path) -> None:
-    tests = [link for link in links(page) if "/tests/" in str(link.path) and link.text == "test"]
+def test_a_link_that_says_test_leads_to_tests() -> None:
+    found = [link for page in OURS for link in links(page)]
+    tests = [link for link in found if "/tests/" in str(link.path) and link.text == "test"]
     assert [str(one) for one in tests if "\ndef test_" not in text_of(one.path)] == []
 
 
-@pytest.mark.parametrize("page", OURS, ids=named)
-def test_files_and_modules_that_are_named_are_there(page: Path) -> None:
-    spoken = CODE.findall(FENCE.sub("", text_of(page)))
-    files = [word for word in spoken if FILE.fullmatch(word)]
+def test_files_and_modules_that_are_named_are_there() -> None:
     tops = {path.name for path in ROOT.iterdir()}
-    gone = [name for name in files if name.split("/")[0] in tops and not (ROOT / name).exists()]
-    modules = [word for word in spoken if re.fullmatch(r"leeway\.[a-z_.]+", word)]
-    gone += [name for name in modules if not is_in_the_layer(name)]
-    assert gone == []
+    for page in OURS:
+        spoken = CODE.findall(FENCE.sub("", text_of(page)))
+        files = [word for word in spoken if FILE.fullmatch(word)]
+        gone = [name for name in files if name.split("/")[0] in tops and not (ROOT / name).exists()]
+        modules = [word for word in spoken if re.fullmatch(r"leeway\.[a-z_.]+", word)]
+        gone += [name for name in modules if not is_in_the_layer(name)]
+        assert gone == [], named(page)
 
 
 def is_in_the_layer(name: str) -> bool:
@@ -156,9 +156,13 @@ def is_in_the_layer(name: str) -> bool:
     )
 
 
-@pytest.mark.parametrize("page", OURS, ids=named)
-def test_commands_and_options_that_are_written_down_exist(page: Path) -> None:
-    wrong = {" ".join(words): what for words in commands(page) if (what := unknown(words))}
+def test_commands_and_options_that_are_written_down_exist() -> None:
+    wrong = {
+        (named(page), " ".join(words)): what
+        for page in OURS
+        for words in commands(page)
+        if (what := unknown(words))
+    }
     assert wrong == {}
 
 

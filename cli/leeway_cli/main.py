@@ -30,6 +30,8 @@ COMMANDS = {
     "schema": "leeway_cli.manifests.schema:schema",
     "status": "leeway_cli.status.command:status",
     "nodes": "leeway_cli.nodes.command:nodes",
+    "view": "leeway_cli.view.command:view",
+    "cost": "leeway_cli.cost:cost",
     "logs": "leeway_cli.logs:logs",
     "scale": "leeway_cli.manifests.commands:scale",
     "pause": "leeway_cli.manifests.commands:pause",
@@ -47,6 +49,7 @@ COMMANDS = {
     "convert": "leeway_cli.convert.command:convert",
     "launch": "leeway_cli.launch.command:launch",
     "terminate": "leeway_cli.terminate.command:app",
+    "switch": "leeway_cli.switch.command:switch",
     "sandbox": "leeway_cli.sandbox.command:app",
     "completion": "leeway_cli.completion:completion",
 }

@@ -3,7 +3,9 @@
 import json
 import re
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum, StrEnum
@@ -33,10 +35,27 @@ FormatOption = Annotated[
 ]
 
 
+_kept: ContextVar[list[str] | None] = ContextVar("_kept", default=None)
+
+
 def write_stderr(text: str) -> None:
     """Write lines to stderr. It needs no console, whose start takes longer than the evictions of a
     drain."""
+    if (kept := _kept.get()) is not None:
+        kept.append(text)
+        return
     sys.stderr.write(f"{printable_lines(text)}\n")
+
+
+@contextmanager
+def kept_warnings() -> Iterator[list[str]]:
+    """Keep what this thread would write to stderr, for a command that reads again and again."""
+    kept: list[str] = []
+    token = _kept.set(kept)
+    try:
+        yield kept
+    finally:
+        _kept.reset(token)
 
 
 def write_stdout(text: str) -> None:

@@ -27,5 +27,5 @@ def package(name: str) -> Path:
 
 def check_installed() -> None:
     """Raise NotInstalledError if the sandbox cannot start."""
-    for name in ("aiohttp", "moto", "samtranslator"):
+    for name in ("moto", "samtranslator"):
         package(name)

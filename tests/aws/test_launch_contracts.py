@@ -605,8 +605,8 @@ def test_owned_templates_are_listed_by_their_tags_and_deleted(world: World) -> N
     assert found.name.startswith(theirs.name)
     assert before < found.created_at < datetime.now(UTC) + timedelta(seconds=2)
     assert ids[ours.name] in {one.id for one in world.owned.owned_by("contract")}
-    world.owned.delete(found.id)
-    world.owned.delete(found.id)
+    world.owned.delete_template(found.id)
+    world.owned.delete_template(found.id)
     assert world.owned.owned_by(cluster) == []
 
 
@@ -616,7 +616,7 @@ def test_a_template_that_was_deleted_is_created_again_after_it_is_doubted(world:
     made = created(world, wanted)
     world.templates.doubt([made])
     assert created(world, wanted) == made, "a template that exists is not created again"
-    world.owned.delete(made)
+    world.owned.delete_template(made)
     assert created(world, wanted) == made, "templates of its own are not read again"
     world.templates.doubt([made])
     again = created(world, wanted)

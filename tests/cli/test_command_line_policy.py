@@ -145,6 +145,7 @@ def used(
         ["get", *of_prod],
         ["pause", "prod"],
         ["status", *of_prod],
+        ["cost", *of_prod],
         ["explain", "instance", launched(aws)],
         ["resume", "prod", "--pool", "web"],
         ["types", "-o", "json"],

@@ -331,7 +331,7 @@ def test_watch_continues_after_an_error_until_ctrl_c(
     code, out, _ = run("--cluster", "prod", "--watch")
     assert code == 0
     assert waits == [2.0, 2.0, 2.0]
-    assert "AWS throttled Query on table leeway" in out.splitlines()[3]
+    assert "AWS throttled Query on table leeway" in out.splitlines()[4]
     assert out.count("1/2 pods gone, 1 blocked") == 2, "before and after the error"
 
 
@@ -363,7 +363,8 @@ def test_launches_are_shown_with_the_pods_that_get_no_node(run: Run, aws: Sandbo
     shown = " ".join(out.split())
     assert code == 0
     assert "2m ago: 2 m5.large us-east-1a spot, 8 of 9 pods without a place get no node" in shown
-    assert "7 pods get no node: RequestTooLarge: No type is large enough" in shown
+    assert "! pod shop/web-1 and 6 more RequestTooLarge: No type is large enough" in shown
+    assert "7 pods get no node: RequestTooLarge, see above" in shown
     assert "(shop/web-1, shop/web-2 …)" in shown
     assert "QuotaReached" in shown
     assert "ProvisioningFailed" in shown
@@ -373,3 +374,51 @@ def test_launches_are_shown_with_the_pods_that_get_no_node(run: Run, aws: Sandbo
     assert shown_as_data["withoutNode"][0]["count"] == 7
     assert shown_as_data["launched"][0]["instance"] == "i-1"
     assert shown_as_data["failure"]["code"] == "ProvisioningFailed"
+
+
+def test_what_needs_a_person_comes_first_and_once(
+    run: Run, aws: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clusters that need a person come first; of one, nodes that stop with their pods."""
+    monkeypatch.setenv("LEEWAY_CLUSTERS", "quiet,prod")
+    store_drain(aws, retire(aws))
+    pause(aws)
+    writing = StoredManifests(DynamoTable(partial(aws.client, "dynamodb"), TABLE))
+    writing.write("prod", manifest(spec={"surge": 1}), 0)
+    lines = [line.strip() for line in run()[1].splitlines()]
+    assert lines[0] == "prod  needs a person: 3"
+    subjects = [line.split("  ")[0].removeprefix("! ") for line in lines[1:4]]
+    assert subjects == ["node-1", "pool web", "prod"]
+    assert lines[1].endswith("(runbook: a-budget-blocks-a-pod)")
+    assert sum("NodesNeverJoined: " in line for line in lines) == 1
+    assert "quiet" in lines
+    quiet, prod = json.loads(run("-o", "json")[1])["clusters"]
+    assert quiet["needsAPerson"] == []
+    codes = [one["reason"]["code"] for one in prod["needsAPerson"]]
+    assert codes == ["BudgetBlocksEviction", "NodesNeverJoined", "ManifestInvalid"]
+
+
+def test_a_budget_that_blocks_for_a_moment_needs_no_person(run: Run, aws: Sandbox) -> None:
+    record = retire(aws)
+    recent = record.model_copy(update={"noticed_at": datetime.now(UTC), "version": 2})
+    table_in(aws).put(RETIREMENT, recent)
+    store_drain(aws, recent)
+    (cluster,) = json.loads(run("--cluster", "prod", "-o", "json")[1])["clusters"]
+    assert cluster["needsAPerson"] == []
+    assert "blocked: " in run("--cluster", "prod")[1]
+    late = recent.model_copy(update={"deadline": datetime.now(UTC), "version": 3})
+    table_in(aws).put(RETIREMENT, late)
+    (cluster,) = json.loads(run("--cluster", "prod", "-o", "json")[1])["clusters"]
+    assert [one["subject"] for one in cluster["needsAPerson"]] == ["node-1"]
+
+
+def test_an_open_problem_that_nobody_has_to_act_on_is_not_told_first(
+    run: Run, aws: Sandbox
+) -> None:
+    status = ProvisioningStatus(
+        cluster="waits", run_at=datetime.now(UTC), problems=(Reason("Waiting", "It waits."),)
+    )
+    table_in(aws).put(PROVISIONING_STATUS, status)
+    shown = run("--cluster", "waits")[1]
+    assert shown.startswith("waits\n")
+    assert "Waiting: It waits." in shown

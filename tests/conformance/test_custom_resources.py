@@ -4,13 +4,25 @@ A cluster that has CRDs of Karpenter keeps them, and these tests are skipped.
 """
 
 import json
+import shutil
+import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
+from dataclasses import replace
+from datetime import timedelta
+from threading import Thread
 from typing import Any
 
 import httpx2
 import pytest
 from leeway.kubernetes.connection import Connection
+from leeway.kubernetes.custom_resources import HttpClusterApi
+from leeway.kubernetes.manifest_watches import HttpManifestWatches
+from leeway.manifests.reading import KINDS
+from leeway.manifests.status import NODE_CLASS, ManifestEvent, ReadObject, plan_statuses
+from leeway.manifests.status import POOL as POOL_KIND
+from leeway.pod_watch.follower import KindMissing, PodChange
+from leeway.ports.kubernetes import ClusterUnavailable
 from leeway_cli.manifests.crds import crd_name, crd_of, defined_kinds
 from leeway_sandbox.real_cluster.target import RealCluster, read_config
 
@@ -25,9 +37,11 @@ from tests.manifests.crd_cases import (
     POOLS_REFUSED,
     changed,
 )
+from tests.manifests.test_status import FACTS, NOW
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 POOLS, CLASSES = "/apis/karpenter.sh/v1/nodepools", "/apis/karpenter.k8s.aws/v1/ec2nodeclasses"
+EVENTS = "/api/v1/namespaces/default/events"
 APPLY = {"Content-Type": "application/apply-patch+yaml"}
 MERGE = {"Content-Type": "application/merge-patch+json"}
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
@@ -143,6 +157,118 @@ def test_a_pool_has_defaults_a_generation_a_status_and_columns(api: httpx2.Clien
         assert refused.status_code == 415
     finally:
         api.delete(f"{POOLS}/pool")
+
+
+@pytest.fixture
+def connection(real: RealCluster) -> Iterator[Connection]:
+    """The cluster for adapters."""
+    with closing(Connection(read_config(real.kubeconfig, real.context))) as opened:
+        yield opened
+
+
+def test_leeway_writes_a_status_at_the_version_that_it_has_read(
+    api: httpx2.Client, connection: Connection, real: RealCluster
+) -> None:
+    leeway, found = HttpClusterApi(connection), {}
+    assert create(api, CLASSES, changed(CLASS, {"metadata.name": "default"})).status_code == 201
+    assert create(api, POOLS, POOL).status_code == 201
+
+    def read() -> list[ReadObject]:
+        for resource, name in ((NODE_CLASS, "EC2NodeClass"), (POOL_KIND, "NodePool")):
+            kind = next(one for one in reversed(KINDS) if one.name == name)
+            found[resource] = [ReadObject(resource, one) for one in leeway.objects(kind) or ()]
+        return [one for some in found.values() for one in some]
+
+    def waiting(seconds: int, version: str) -> list[dict[str, Any]]:
+        """What `kubectl wait` asks."""
+        query = {"fieldSelector": "metadata.name=pool", "watch": "true", "resourceVersion": version}
+        text = api.get(POOLS, params={**query, "timeoutSeconds": str(seconds)}).text
+        return [json.loads(line)["object"] for line in text.splitlines()]
+
+    try:
+        before = read()
+        version = api.get(POOLS).json()["metadata"]["resourceVersion"]
+        patches = plan_statuses(before, FACTS, NOW)
+        assert len(patches) == 2
+        assert [leeway.patch_status(one) for one in patches] == [True, True]
+        shown = waiting(1, version)[-1]["status"]["conditions"]
+        assert {one["status"] for one in shown if one["type"] == "Ready"} == {"True"}
+        if kubectl := shutil.which("kubectl"):
+            given = ("--kubeconfig", str(real.kubeconfig), "--context", real.context)
+            for name in ("nodepool/pool", "ec2nodeclass/default"):
+                wait = (kubectl, *given, "wait", "--for=condition=Ready", name, "--timeout=30s")
+                assert subprocess.run(wait, check=False, capture_output=True).returncode == 0
+        node_class = api.get(f"{CLASSES}/default").json()
+        assert node_class["status"]["instanceProfile"] == "nodes"
+        managed = {
+            (one["manager"], one.get("subresource"))
+            for one in node_class["metadata"]["managedFields"]
+        }
+        assert ("leeway-status", "status") in managed
+        assert node_class["metadata"]["generation"] == 1
+        assert plan_statuses(read(), FACTS, NOW + timedelta(hours=1)) == (), "as it was written"
+        assert [leeway.patch_status(one) for one in patches] == [False, False], "a stale version"
+        (row,) = api.get(POOLS, headers=TABLE).json()["rows"]
+        assert [str(one) for one in row["cells"][:4]] == ["pool", "default", "2", "True"]
+
+        # A resource and a condition go, and what another manager has written stays.
+        body = {"metadata": {"annotations": {"a": "b"}}, "spec": {"weight": 3}}
+        api.patch(f"{POOLS}/pool", content=json.dumps(body), headers=MERGE)
+        invalid = [replace(one, problem="x" * 400_000) for one in read()]
+        for patch in plan_statuses(invalid, replace(FACTS, usage={}), NOW):
+            assert leeway.patch_status(patch)
+        pool = api.get(f"{POOLS}/pool").json()
+        assert pool["status"]["resources"]["cpu"] == "0"
+        assert (pool["spec"]["weight"], pool["metadata"]["annotations"]["a"]) == (3, "b")
+        ready = next(one for one in pool["status"]["conditions"] if one["type"] == "Ready")
+        assert (ready["status"], ready["observedGeneration"]) == ("False", 2)
+        assert len(json.dumps(pool)) < 12_000
+        event = ManifestEvent("pool.leeway-conformance", pool, "ManifestInvalid", "x" * 4000)
+        leeway.write_event(event)
+        leeway.write_event(event)
+        written = api.get(f"{EVENTS}/pool.leeway-conformance").json()
+        assert written["involvedObject"]["uid"] == pool["metadata"]["uid"]
+    finally:
+        stale = plan_statuses(read(), FACTS, NOW)
+        for path in (f"{POOLS}/pool", f"{CLASSES}/default", f"{EVENTS}/pool.leeway-conformance"):
+            api.delete(path)
+        assert [leeway.patch_status(one) for one in stale] == [False, False], "they are gone"
+
+
+def test_a_watch_on_manifests_reports_what_users_change(
+    api: httpx2.Client, connection: Connection
+) -> None:
+    changes: list[PodChange] = []
+    watch = HttpManifestWatches(lambda _: connection, POOL_KIND).watch("", "")
+
+    def follow() -> None:
+        with suppress(ClusterUnavailable):  # it is stopped
+            watch.run(lambda: None, changes.append)
+
+    thread = Thread(target=follow, daemon=True)
+    thread.start()
+
+    def seen() -> list[tuple[object, bool]]:
+        found = [(one.manifest.mark, one.gone) for one in changes if one.manifest]
+        return [one for one, before in zip(found, [None, *found], strict=False) if one != before]
+
+    try:
+        assert create(api, POOLS, POOL).status_code == 201
+        until(lambda: len(seen()) == 1)
+        status = json.dumps({"status": {"nodes": 3}})
+        api.patch(f"{POOLS}/pool/status", content=status, headers=MERGE)
+        until(lambda: len([one for one in changes if one.manifest]) == 2)
+        assert len(seen()) == 1, "a status is no change of a user"
+        api.patch(f"{POOLS}/pool", content=json.dumps({"spec": {"weight": 3}}), headers=MERGE)
+        until(lambda: len(seen()) == 2)
+    finally:
+        api.delete(f"{POOLS}/pool")
+    until(lambda: seen()[-1][1])
+    watch.stop()
+    thread.join(30)
+    missing = HttpManifestWatches(lambda _: connection, "scaledobject.keda.sh").watch("", "")
+    with pytest.raises(KindMissing):
+        missing.run(lambda: None, changes.append)
 
 
 def test_a_kind_without_objects_is_an_empty_list_and_an_unknown_kind_is_not_found(

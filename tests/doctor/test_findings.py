@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leeway_cli.doctor.examine import as_data, examine, print_findings
+from leeway_cli.doctor.examine import as_data, as_view, examine
 from leeway_cli.doctor.facts import ClusterFacts, ConfigurationFacts, Facts, Unread
 from leeway_cli.doctor.finding import Finding, Severity, aws, causes, shell
 from leeway_cli.terminal import terminal
@@ -52,7 +52,7 @@ def test_with_nothing_read_every_part_is_a_finding_and_no_check_fails() -> None:
 def printed(facts: Facts) -> str:
     console: Console = terminal(width=10_000)
     with console.capture() as captured:
-        print_findings(console, facts, causes(examine(facts)))
+        console.print(as_view(facts, causes(examine(facts))), soft_wrap=True)
     return captured.get()
 
 

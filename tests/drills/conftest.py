@@ -1,4 +1,8 @@
-"""One sandbox for all drills. Schedules run when a drill says so: a run is a minute."""
+"""One sandbox for all drills. Schedules and runs of provision_nodes begin when a drill says so.
+
+A run is a minute. A second one, which a message starts beside that of a drill, would launch and
+mark offerings too: the queue is consumed only in its own drill.
+"""
 
 import os
 from collections.abc import Iterator
@@ -10,7 +14,7 @@ from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Group, Scenario
 
 from tests.cli.conftest import drop_clients
-from tests.drills.night import Night, shell_of
+from tests.drills.night import Night, consume_queue, path_of, shell_of
 from tests.drills.shell import Shell
 from tests.end_to_end.conftest import daemonset, deployment
 from tests.end_to_end.environment import Environment
@@ -22,30 +26,27 @@ AL2023 = "amazon-eks-node-al2023-x86_64-standard-1.34-v20261101"
 WORLD = Scenario(
     cluster=CLUSTER,
     groups=(Group("hooked", 3, terminate_hook=True), Group("plain", 3)),
-    workloads=(deployment("web", 12, 1), daemonset("cni")),
+    workloads=(deployment("web", 12, 1), deployment("mine-warm", 1, 1), daemonset("cni")),
 )
 
 
 def manifests() -> list[dict[str, Any]]:
     """What users have stored, with its mistakes. Functions read it again after 45 seconds, so it is
     there before their first run."""
-    cron = {"timezone": "UTC", "start": "*/2 * * * *", "end": "* * * * *", "desiredReplicas": "3"}
-    nobody = {
-        "apiVersion": "keda.sh/v1alpha1",
-        "kind": "ScaledObject",
-        "metadata": {"name": "nobody", "namespace": "default"},
+    warm = {"name": "warm", "replicas": 1, "pod": {"requests": {"cpu": "10m"}}}
+    broken = headroom("broken", {"buffers": "many"})
+    mine = headroom("mine", {"namespace": "default", "buffers": [warm]})
+    sizeless = {
+        "apiVersion": "autoscaling.x-k8s.io/v1beta1",
+        "kind": "CapacityBuffer",
+        "metadata": {"name": "sizeless", "namespace": "default"},
         "spec": {
-            "scaleTargetRef": {"kind": "StatefulSet", "name": "nobody"},
-            "triggers": [{"type": "cron", "metadata": cron}],
-            "advanced": {"restoreToOriginalReplicaCount": True},
+            "scalableRef": {"kind": "Deployment", "name": "web"},
+            "limits": {"nvidia.com/gpu": 1},
         },
     }
-    broken = {
-        "apiVersion": "leeway.sh/v1",
-        "kind": "Headroom",
-        "metadata": {"name": "broken"},
-        "spec": {"buffers": "many"},
-    }
+    nobody = scaled_object("nobody", "StatefulSet", "nobody")
+    twins = [scaled_object(name, "Deployment", "web") for name in ("twin-a", "twin-b")]
     family = {"key": "karpenter.k8s.aws/instance-family", "operator": "In", "values": ["m5"]}
     overlays = [
         document("NodeOverlay", name, {"weight": 5, "requirements": [family], "price": price})
@@ -65,25 +66,41 @@ def manifests() -> list[dict[str, Any]]:
         settings["metadata"]["name"] = name
         misfits.append(pool(name, capacity=["on-demand"], only={"cpu": ["2"]}))
         misfits[-1]["spec"]["template"]["spec"]["nodeClassRef"]["name"] = name
-    pools = [healthy, wrong, *misfits]
+    dear = pool("dear", capacity=["on-demand"], only={"cpu": ["96"]})
+    gated = pool("gated", capacity=["on-demand"], only={"cpu": ["2"]})
+    gate = {"key": "example.com/gate", "effect": "NoSchedule"}
+    gated["spec"]["template"]["spec"]["startupTaints"] = [gate]
+    lost = pool("lost", capacity=["on-demand"], only={"cpu": ["2"]})
+    lost["spec"]["template"]["spec"]["nodeClassRef"]["name"] = "own"
+    pools = [healthy, wrong, *misfits, dear, gated, lost]
     # Pods of the groups do not run on nodes of pools.
     taint = {"key": "example.com/drill", "effect": "NoSchedule"}
     for one in pools:
         one["spec"]["template"]["spec"]["taints"] = [taint]
-    cluster = document("Cluster", CLUSTER, {"launches": {"atMost": 3}})
-    return [
-        nobody,
-        broken,
-        *overlays,
-        healthy,
-        wrong,
-        *misfits,
-        node_class(),
-        own,
-        small,
-        gone,
-        cluster,
-    ]
+    cluster = document("Cluster", CLUSTER, {"launches": {"atMost": 3, "usdPerHour": 2}})
+    headrooms = [nobody, broken, mine, sizeless, *twins]
+    return [*headrooms, *overlays, *pools, node_class(), own, small, gone, cluster]
+
+
+def headroom(name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """A Headroom."""
+    metadata = {"name": name}
+    return {"apiVersion": "leeway.sh/v1", "kind": "Headroom", "metadata": metadata, "spec": spec}
+
+
+def scaled_object(name: str, kind: str, target: str) -> dict[str, Any]:
+    """A ScaledObject with three replicas every other minute."""
+    cron = {"timezone": "UTC", "start": "*/2 * * * *", "end": "* * * * *", "desiredReplicas": "3"}
+    return {
+        "apiVersion": "keda.sh/v1alpha1",
+        "kind": "ScaledObject",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "scaleTargetRef": {"kind": kind, "name": target},
+            "triggers": [{"type": "cron", "metadata": cron}],
+            "advanced": {"restoreToOriginalReplicaCount": True},
+        },
+    }
 
 
 def own_image(sandbox: Sandbox) -> None:
@@ -105,6 +122,7 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
     }
     state = tmp_path_factory.mktemp("drills")
     with Sandbox.start(WORLD, state_dir=state, parameters=PARAMETERS, options=options) as sandbox:
+        consume_queue(sandbox, enabled=False)
         prepare(sandbox)
         own_image(sandbox)
         store(sandbox, *manifests())
@@ -128,7 +146,7 @@ def shell(env: Environment) -> Iterator[Shell]:
 
 @pytest.fixture
 def night(env: Environment, shell: Shell, request: pytest.FixtureRequest) -> Iterator[Night]:
-    """The drill of the section that the test names. Its faults end with it."""
-    yield Night(env, shell, *request.function.drill)
-    for part in ("kubernetes", "aws", "lambda"):
-        env.sandbox.faults(part, [])
+    """The drill of the section that the test names. Its faults and pods end with it."""
+    night = Night(env, shell, *path_of(request))
+    yield night
+    night.end()

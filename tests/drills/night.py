@@ -4,15 +4,17 @@ import os
 import re
 import time
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from leeway_sandbox.provisioning import client
+import pytest
+from leeway_sandbox.provisioning import client, create_workloads
 from leeway_sandbox.sandbox import Sandbox
 
 from tests.drills.page import RUNBOOK, Section, sections
 from tests.drills.shell import Shell
-from tests.end_to_end.environment import Entry, Environment, Journal
+from tests.end_to_end.environment import Entry, Environment, Journal, until
 from tests.end_to_end.provisioning import CLUSTER
 
 PAGE = sections(RUNBOOK.read_text(encoding="utf-8"))
@@ -25,17 +27,70 @@ DRILLED: dict[str, set[str]] = {}
 """The reason codes that each section's drills show, by the anchor of the section."""
 
 
+type Path = tuple[Sequence[Section], Collection[str]]
+"""The sections of a drill, and the reason codes that the commands of each show."""
+
+
 def drill(*anchors: str, codes: Collection[str] = ()) -> Callable[[Test], Test]:
     """Mark a test as the drill of a section of the runbook, and of those that it leads to. The
     commands of each show these reason codes."""
 
     def mark(test: Test) -> Test:
-        for anchor in anchors:
-            DRILLED.setdefault(anchor, set()).update(codes)
-        vars(test)["drill"] = ([PAGE[anchor] for anchor in anchors], codes)
+        vars(test)["drill"] = _path(anchors, codes)
         return test
 
     return mark
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a table of drills: the function whose next run meets these faults of a part of the
+    sandbox, and the anchors and codes of `drill`."""
+
+    function: str
+    anchors: tuple[str, ...]
+    codes: tuple[str, ...]
+    part: str
+    faults: Sequence[dict[str, Any]]
+
+
+def drills(*rows: Row) -> Callable[[Test], Test]:
+    """Mark a test with a `row` as the drill of each row."""
+    for row in rows:
+        _path(row.anchors, row.codes)
+    mark: Callable[[Test], Test] = pytest.mark.parametrize(
+        "row", rows, ids=lambda row: "-".join(row.codes)
+    )
+    return mark
+
+
+def path_of(request: pytest.FixtureRequest) -> Path:
+    """Return the path of the drill that a test is."""
+    callspec = getattr(request.node, "callspec", None)
+    if callspec and isinstance(row := callspec.params.get("row"), Row):
+        return _path(row.anchors, row.codes)
+    found: Path = request.function.drill
+    return found
+
+
+def _path(anchors: Collection[str], codes: Collection[str]) -> Path:
+    for anchor in anchors:
+        DRILLED.setdefault(anchor, set()).update(codes)
+    return [PAGE[anchor] for anchor in anchors], codes
+
+
+def consume_queue(sandbox: Sandbox, *, enabled: bool) -> None:
+    """Let provision_nodes consume its queue, or no longer: then none of its batches runs."""
+    functions = client("lambda", sandbox.lambda_url)
+    asked = {"FunctionName": "leeway-provision-nodes"}
+    (mapping,) = functions.list_event_source_mappings(**asked)["EventSourceMappings"]
+    wanted = "Enabled" if enabled else "Disabled"
+
+    def changed() -> bool:
+        answer = functions.update_event_source_mapping(UUID=mapping["UUID"], Enabled=enabled)
+        return bool(answer["State"] == wanted)
+
+    until(changed)
 
 
 class Night:
@@ -48,6 +103,7 @@ class Night:
         self._shell, self._path, self._codes = shell, path, codes
         self.begun = time.time()
         self.values = {"CLUSTER": CLUSTER}
+        self._pods: list[str] = []
 
     @property
     def sandbox(self) -> Sandbox:
@@ -73,9 +129,30 @@ class Night:
         sqs = client("sqs", self.sandbox.aws_url)
         return int(sqs.get_queue_attributes(**asked)["Attributes"][name]) > 0
 
+    def create(self, *pods: dict[str, Any]) -> None:
+        """Create pods, which end with the drill."""
+        self._pods += [pod["metadata"]["name"] for pod in pods]
+        create_workloads(pods, self.sandbox.write_kubeconfig())
+
+    def end(self) -> None:
+        """Remove the faults, and then the pods. A run that is left over would find them."""
+        for part in ("kubernetes", "aws", "lambda"):
+            self.faults(part)
+        if self._pods:
+            self.type(f"kubectl delete pods {' '.join(self._pods)} --now --ignore-not-found")
+            self._pods.clear()
+
     def faults(self, part: str, *faults: dict[str, Any]) -> None:
         """Replace the faults of a part of the sandbox."""
         self.sandbox.faults(part, faults)
+
+    def end_warm(self, function: str) -> None:
+        """End the warm processes of a function: they remember manifests for 45 seconds."""
+        name, functions = f"leeway-{function}", client("lambda", self.sandbox.lambda_url)
+        while self.sandbox.status()["lambda"]["functions"][name]["idle"]:
+            self.faults("lambda", {"function": name, "kill": "before"})
+            functions.invoke(FunctionName=name, Payload=b"{}")
+        self.faults("lambda")
 
     def next_run(self, function: str) -> Entry:
         """Run a function as its schedule does, and wait for the end of the run. Other runs after

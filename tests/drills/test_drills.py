@@ -7,16 +7,31 @@ They are in one file because they share a sandbox, and `make test` gives each fi
 import json
 import re
 import time
+from datetime import UTC, datetime
 from typing import Any
 
-from leeway_sandbox.provisioning import client, create_workloads
+from leeway.aws.table import DynamoTable
+from leeway.catalog.stored import SURVEY
+from leeway.execution.attempt import Phase
+from leeway.notices import LifecycleHook, NoticeKind
+from leeway.retirement.record import RETIREMENT, Retirement
+from leeway_sandbox.provisioning import client
 
-from tests.drills.night import PAGE, Night, drill
+from tests.drills.night import PAGE, Night, Row, consume_queue, drill, drills
 from tests.drills.page import commands
 from tests.end_to_end.environment import until
 from tests.end_to_end.launch_faults import no_capacity
 from tests.end_to_end.launches import answers
-from tests.end_to_end.provisioning import CLUSTER, end_time_to_join, let_launches_age, message, run
+from tests.end_to_end.provisioning import (
+    CLUSTER,
+    end_time_to_join,
+    let_launches_age,
+    message,
+    run,
+    table_of,
+)
+from tests.reconciliation.lost_notices import MINUTE, left_running
+from tests.retirement.retirements import interrupted, take
 
 WRONG = "wrong-ami"
 RUN = "With the next run, within a minute"
@@ -80,6 +95,14 @@ def test_the_catalog_is_not_refreshed(night: Night) -> None:
     night.next_run("refresh-catalog")
     said = night.look("With the next refresh")
     assert "denied by an SCP" in said
+
+
+@drill("catalognotrefreshedalarm", codes=["CatalogPartNotRead"])
+def test_a_part_of_the_catalog_is_not_read(night: Night) -> None:
+    night.faults("aws", denied("refresh-catalog", "pricing"))
+    (refresh,) = commands(PAGE["catalognotrefreshedalarm"].parts["Do"])
+    assert "CatalogPartlyRefreshed" in night.type(refresh)
+    night.look("With the next refresh")
 
 
 @drill(
@@ -153,10 +176,11 @@ def test_a_node_is_not_cordoned(night: Night) -> None:
     assert outcome["attempt"] == 1, "the first outcome shows it"
 
 
-@drill("retirementproblemsalarm", codes=["NodeDrained"])
+@drill("retirementproblemsalarm", codes=["NodeDrained", "RetirementNotReported"])
 def test_a_retirement_has_problems(night: Night) -> None:
     refused = {"service": "autoscaling", "action": "CompleteLifecycleAction", "count": 2}
     night.faults("aws", refused | {"error": "AccessDenied", "status": 403})
+    night.faults("kubernetes", {"verb": "create", "resource": "events", "status": 403})
     begun = time.time()
     instance = interrupt(night, "hooked")
     seen = night.env.wait([instance], begun)
@@ -195,15 +219,22 @@ def fail(night: Night, function: str, queue: str) -> str:
 
 @drill("provisioninglatealarm")
 def test_provisioning_is_late(night: Night) -> None:
-    night.faults("lambda", {"function": "*provision-nodes", "kill": "before"})
-    queue = night.output("ProvisionQueueUrl")
-    body = json.dumps({"cluster": CLUSTER, "why": "drill"})
+    night.waiting("ProvisionQueueUrl")
+    queue = night.values["URL"]
     sqs = client("sqs", night.sandbox.aws_url)
+    sqs.purge_queue(QueueUrl=queue)
+    body = json.dumps({"cluster": CLUSTER, "why": "drill"})
     group = {"MessageGroupId": "drill", "MessageDeduplicationId": "drill"}
     sqs.send_message(QueueUrl=queue, MessageBody=body, **group)
-    killed = {"function": "leeway-provision-nodes", "outcome": "killed"}
-    night.until(lambda: night.seen.of("invocation", **killed))
-    said = night.look("With the first try")
+    assert '"Disabled"' in night.look("With the first try")
+    night.faults("lambda", {"function": "*provision-nodes", "kill": "before"})
+    try:
+        consume_queue(night.sandbox, enabled=True)
+        killed = {"function": "leeway-provision-nodes", "outcome": "killed"}
+        night.until(lambda: night.seen.of("invocation", **killed))
+        said = night.look("With the first try")
+    finally:
+        consume_queue(night.sandbox, enabled=False)
     assert "Runtime exited with error: signal: killed" in said
     assert '"Enabled"' in said
 
@@ -213,16 +244,75 @@ def test_a_namespace_has_not_adopted_leeway(night: Night) -> None:
     night.next_run("keep-headroom")
     said = night.look(RUN)
     assert "StatefulSet default/nobody" in said
-    assert "`kubectl create rolebinding leeway-headroom-target" in said
+    granting = set(re.findall(r"`(kubectl create rolebinding [^`]+)`", said))
+    assert len(granting) == 2, "one for targets, one for buffers"
+    assert night.type(*granting).count("created") == 2
+
+
+@drill(
+    "minorproblemsalarm",
+    "headroom-is-not-applied",
+    codes=["BufferWithoutSize", "DeploymentNotOwned", "ScaleConflict", "TargetNotFound"],
+)
+def test_headroom_fits_no_object(night: Night) -> None:
+    """The namespace has adopted Leeway in the drill before."""
+    night.next_run("keep-headroom")
+    said = night.look(RUN)
+    for about in ("capacitybuffer default/sizeless", "default/mine-warm", "default/twin-b"):
+        assert about in said
 
 
 @drill("minorproblemsalarm", "a-stored-manifest-has-errors", codes=["ManifestInvalid"])
 def test_a_stored_manifest_cannot_be_read(night: Night) -> None:
-    # A warm run may have read the manifests in the minute before: it ends, and the next is cold.
-    night.faults("lambda", {"function": "*headroom", "kill": "before"})
-    night.next_run("keep-headroom")
+    night.end_warm("keep-headroom")
     night.next_run("keep-headroom")
     assert "broken" in night.look(RUN)
+
+
+def denied(function: str, service: str, action: str = "*") -> dict[str, Any]:
+    """AWS refuses calls of a function."""
+    error = {"error": "AccessDeniedException", "message": "denied by an SCP", "status": 400}
+    return {"service": service, "action": action, "function": f"leeway-{function}", **error}
+
+
+WATCHED = ("minorproblemsalarm", "pods-are-not-watched")
+APPLIED = ("minorproblemsalarm", "headroom-is-not-applied")
+CLUSTERS = ("clusterproblemsalarm",)
+
+
+@drills(
+    Row("watch-pods", WATCHED, ("PoolsNotRead",), "aws", [denied("watch-pods", "dynamodb")]),
+    Row(
+        "watch-pods",
+        WATCHED,
+        ("ProvisioningNotWoken", "WatchLeaseUnavailable"),
+        "aws",
+        [denied("watch-pods", "sqs"), denied("watch-pods", "dynamodb", "GetItem")],
+    ),
+    Row(
+        "keep-headroom",
+        APPLIED,
+        ("HeadroomNotReconciled",),
+        "aws",
+        [denied("keep-headroom", "dynamodb")],
+    ),
+    Row(
+        "keep-headroom",
+        APPLIED,
+        ("HeadroomObjectRefused", "HeadroomObjectUnavailable"),
+        "kubernetes",
+        [
+            {"resource": "deployments", "status": 422},
+            {"resource": "statefulsets/scale", "status": 500},
+        ],
+    ),
+    Row("reconcile", CLUSTERS, ("ManifestsNotRead",), "aws", [denied("reconcile", "dynamodb")]),
+)
+def test_a_run_meets_a_fault(night: Night, row: Row) -> None:
+    night.end_warm(row.function)
+    night.faults(row.part, *row.faults)
+    night.next_run(row.function)
+    night.look("With the next")
 
 
 @drill("minorproblemsalarm", "eventbridge-delivers-no-notices", codes=["EventLost"])
@@ -241,6 +331,61 @@ def test_eventbridge_loses_a_notice(night: Night) -> None:
     assert len(night.seen.outcomes(instance)) == 1, "it is retired once"
 
 
+@drill(
+    "minorproblemsalarm",
+    "eventbridge-delivers-no-notices",
+    codes=["StartLost", "ExecutionOverdue", "RetiredInstanceRuns", "HookAnswerLost"],
+)
+def test_reconcile_finds_lost_work(night: Night) -> None:
+    """Records as they are if a start was lost, an execution died, the termination of a detached
+    instance had no effect, and the answer to a hook was lost."""
+    night.faults("aws", {"service": "events", "action": "Deliver", "drop": True})
+    now, (detached,) = datetime.now(UTC), night.env.unused_nodes(1, "plain")
+    (waits,) = night.env.unused_nodes(1, "hooked")
+    scaling = client("autoscaling", night.sandbox.aws_url)
+    scaling.detach_instances(
+        InstanceIds=[detached], AutoScalingGroupName="plain", ShouldDecrementDesiredCapacity=False
+    )
+    until(lambda: not group_of(night, detached))
+    scaling.terminate_instance_in_auto_scaling_group(
+        InstanceId=waits, ShouldDecrementDesiredCapacity=False
+    )
+    hooks = scaling.describe_lifecycle_hooks(AutoScalingGroupName="hooked")["LifecycleHooks"]
+    (hook,) = [one for one in hooks if "TERMINATING" in one["LifecycleTransition"]]
+    answered = (LifecycleHook("hooked", hook["LifecycleHookName"]),)
+    coming = {"noticed_at": now - 2 * MINUTE, "deadline": now + 60 * MINUTE}
+    store_retirements(
+        night,
+        (LOST, take(None, NoticeKind.REBALANCE, "n-1").record, coming),
+        (DEAD, interrupted(), {"noticed_at": now - 60 * MINUTE, "deadline": now - 58 * MINUTE}),
+        (detached, left_running(), {"ended_at": now - 3 * MINUTE}),
+        (waits, interrupted(Phase.FINISHED), {"ended_at": now, "hooks": answered}),
+    )
+    night.next_run("reconcile")
+    said = night.look(RUN)
+    assert all(instance in said for instance in (LOST, DEAD, detached, waits))
+    night.until(lambda: answers(night.env, waits))
+
+
+def group_of(night: Night, instance: str) -> str:
+    """Return the Auto Scaling group that an instance's tag names, empty if there is none."""
+    ec2 = client("ec2", night.sandbox.aws_url)
+    (found,) = ec2.describe_instances(InstanceIds=[instance])["Reservations"]
+    tags = {one["Key"]: one["Value"] for one in found["Instances"][0].get("Tags", [])}
+    return str(tags.get("aws:autoscaling:groupName", ""))
+
+
+LOST, DEAD = "i-0d0000000000000a1", "i-0d0000000000000a2"
+
+
+def store_retirements(night: Night, *records: tuple[str, Retirement, dict[str, Any]]) -> None:
+    """Store records of retirements of instances, with changes."""
+    table = DynamoTable(lambda: client("dynamodb", night.sandbox.aws_url), table_of(night.sandbox))
+    for instance, record, changes in records:
+        facts = record.facts.model_copy(update={"instance": instance, "cluster": CLUSTER})
+        table.put(RETIREMENT, record.model_copy(update={"facts": facts, "version": 1, **changes}))
+
+
 @drill("a-nodeoverlay-is-not-applied", codes=["OverlayConflict"])
 def test_two_overlays_conflict(night: Night) -> None:
     run(night.sandbox)
@@ -250,9 +395,11 @@ def test_two_overlays_conflict(night: Night) -> None:
 @drill("ec2-has-no-capacity", codes=["OfferingsRefused"])
 def test_ec2_has_no_capacity(night: Night) -> None:
     night.faults("aws", no_capacity())
-    said = refused(night, "healthy")
-    assert "CapacityUnavailable" in said
-    night.env.forget_unavailable_offerings()
+    try:
+        assert "CapacityUnavailable" in refused(night, "healthy")
+    finally:
+        night.end()
+        night.env.forget_unavailable_offerings()
 
 
 @drill("a-launch-is-refused", codes=["LaunchRefused"])
@@ -267,23 +414,18 @@ def test_an_ami_does_not_exist(night: Night) -> None:
 
 def refused(night: Night, pool: str) -> str:
     """Let a pod wait for a node of a pool that launches none; return what the section shows."""
-    create_workloads([waiting("no-node", pool)], night.sandbox.write_kubeconfig())
+    night.create(waiting(f"needs-{pool}", pool))
     run(night.sandbox)
     said = night.look("With")
-    assert "default/no-node" in said
-    night.type("kubectl delete pod no-node --now")
+    assert f"default/needs-{pool}" in said
     return said
 
 
 @drill("nodes-are-not-ready", codes=["NodesJoinLate"])
 def test_nodes_join_late(night: Night) -> None:
-    pods = [waiting(f"wrong-ami-{number}", WRONG) for number in range(3)]
-    create_workloads(pods, night.sandbox.write_kubeconfig())
-    run(night.sandbox)
-    refused = night.until(lambda: night.seen.of("boot-refused"))
+    launched = launch_wrong(night)
+    refused = night.env.until(0, lambda seen: seen.of("boot-refused"))
     assert "starts no kubelet" in refused[0]["reason"]
-    launched = instances_of(night, WRONG)
-    assert len(launched) == 3
     night.values["INSTANCE"] = launched[0]
     let_launches_age(night.sandbox, 6)
     run(night.sandbox)
@@ -293,7 +435,7 @@ def test_nodes_join_late(night: Night) -> None:
 
 @drill("launchproblemsalarm", "a-pool-is-paused", codes=["NodesNeverJoined"])
 def test_a_wrong_ami_pauses_its_pool_and_resume_goes_on(night: Night) -> None:
-    launched = instances_of(night, WRONG)
+    launched = launch_wrong(night)
     night.values |= {"INSTANCE": launched[0], "POOL": WRONG}
     end_time_to_join(night.sandbox, launched)
     until(lambda: not instances_of(night, WRONG))
@@ -320,6 +462,17 @@ def test_a_wrong_ami_pauses_its_pool_and_resume_goes_on(night: Night) -> None:
     night.until(lambda: night.type("kubectl get pods").count("Running") >= 3)
 
 
+def launch_wrong(night: Night) -> list[str]:
+    """Let pods wait for nodes of the pool whose AMI is wrong; return its three instances."""
+    night.create(*(waiting(f"{WRONG}-{number}", WRONG) for number in range(3)))
+    if not instances_of(night, WRONG):
+        let_launches_age(night.sandbox, 11)
+    run(night.sandbox)
+    launched = instances_of(night, WRONG)
+    assert len(launched) == 3
+    return launched
+
+
 def instances_of(night: Night, name: str) -> list[str]:
     """Return the instances of a pool that start or run."""
     running = {"Name": "instance-state-name", "Values": ["pending", "running"]}
@@ -329,17 +482,62 @@ def instances_of(night: Night, name: str) -> list[str]:
     return [one["InstanceId"] for each in found for one in each["Instances"]]
 
 
+@drill(
+    "nodes-are-not-ready",
+    codes=["StartupTaintPresent", "InstanceNeverJoined", "UnjoinedInstanceNotTerminated"],
+)
+def test_new_nodes_are_not_admitted(night: Night) -> None:
+    """One has a taint for ever, and two never join: EC2 terminates one of these."""
+    let_launches_age(night.sandbox, 11)
+    night.faults("aws", denied("admit-node", "ec2", "TerminateInstances") | {"count": 1})
+    night.create(waiting("gated", "gated"), waiting("lost-a", "lost"), waiting("lost-b", "lost"))
+    run(night.sandbox)
+    (gated,), lost = instances_of(night, "gated"), instances_of(night, "lost")
+    night.until(lambda: night.seen.of("node-joined", instance=gated))
+    night.values["INSTANCE"] = lost[0]
+    end_time_to_join(night.sandbox, [gated, *lost])
+    night.until(lambda: all(night.seen.admissions(one) for one in (gated, *lost)))
+    said = night.look("Five minutes after the launch in the status; in the log with the outcome")
+    assert all(instance in said for instance in (gated, *lost))
+    assert "denied by an SCP" in said
+    client("ec2", night.sandbox.aws_url).terminate_instances(InstanceIds=[gated, *lost])
+
+
+@drill("launchproblemsalarm", "launches-are-held-back", codes=["PriceCeilingReached"])
+def test_a_node_costs_more_than_the_cluster_may_spend(night: Night) -> None:
+    let_launches_age(night.sandbox, 11)
+    night.create(waiting("costs", "dear", cpu="90"))
+    run(night.sandbox)
+    assert "at most 2.00 USD per hour" in night.look(RUN)
+
+
+@drill("clusterproblemsalarm", codes=["CatalogMissing", "ProvisioningNotWritten"])
+def test_there_is_no_catalog_and_the_status_is_not_written(night: Night) -> None:
+    dynamodb = client("dynamodb", night.sandbox.aws_url)
+    table = DynamoTable(lambda: dynamodb, table_of(night.sandbox))
+    catalog = table.get(SURVEY, region="us-east-1")
+    assert catalog is not None
+    table.delete(SURVEY, region="us-east-1")
+    try:
+        night.end_warm("provision-nodes")
+        night.faults("aws", denied("provision-nodes", "dynamodb", "PutItem"))
+        run(night.sandbox)
+        night.look(RUN)
+    finally:
+        table.put(SURVEY, catalog, region="us-east-1")
+
+
 @drill("launchproblemsalarm", "launches-are-held-back", codes=["LaunchesCapped"])
 def test_the_maximum_of_launches_is_reached(night: Night) -> None:
-    create_workloads([waiting("waits", "healthy")], night.sandbox.write_kubeconfig())
+    launch_wrong(night)
+    night.create(waiting("waits", "healthy"))
     run(night.sandbox)
     assert "waits" in night.look(RUN)
-    night.type("kubectl delete pod waits --now")
 
 
-def waiting(name: str, in_pool: str) -> dict[str, Any]:
+def waiting(name: str, in_pool: str, cpu: str = "1500m") -> dict[str, Any]:
     """A pod that needs a node of a pool."""
-    requests = {"cpu": "1500m"}
+    requests = {"cpu": cpu}
     spec = {
         "containers": [{"name": "c", "image": "pause", "resources": {"requests": requests}}],
         "nodeSelector": {"karpenter.sh/nodepool": in_pool},

@@ -1,14 +1,22 @@
 """New nodes, lifecycle hooks, lost notices, and the cleanup after instances."""
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from leeway.aws.table import DynamoTable
+from leeway.catalog.stored import SURVEY
+from leeway.costs import COST, CostHour
 from leeway.manifests.configuration import StoredManifests
 from leeway.reconciliation.lost_events import EVENT_DELAY
+from leeway.selection.offers.survey import compressed
+from leeway_cli.main import run
+from leeway_cli.selection.sources import sandbox_survey
 from leeway_sandbox.aws.nodes import RESOURCE_TAG
 from leeway_sandbox.provisioning import HOOK, IMAGE, client
 from leeway_sandbox.sandbox import Sandbox
@@ -59,10 +67,45 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
         spec = {"notices": {"launch-hook": {"deadline": "16s"}}, "churn": {"percent": 100}}
         assert sandbox.deployed is not None
         (table,) = sandbox.deployed.tables
-        StoredManifests(DynamoTable(lambda: client("dynamodb", sandbox.aws_url), table.name)).write(
-            CLUSTER, manifest(CLUSTER, spec=spec), 0
-        )
+        stored = DynamoTable(lambda: client("dynamodb", sandbox.aws_url), table.name)
+        StoredManifests(stored).write(CLUSTER, manifest(CLUSTER, spec=spec), 0)
+        # As if reconcile had recorded costs ten minutes ago: the first run does it again.
+        last = datetime.now(UTC) - timedelta(minutes=10)
+        stored.put(SURVEY, compressed(sandbox_survey()), region="us-east-1")
+        stored.put(COST, CostHour(CLUSTER, f"{last:%Y-%m-%d}", f"{last:%H}", last))
         yield Environment(sandbox)
+
+
+def test_costs_are_those_of_the_instances_in_the_journal(
+    env: Environment, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first test: no instance comes or goes while reconcile looks at them."""
+    run_reconcile(env)
+    for name, value in env.sandbox.environment().items():
+        monkeypatch.setenv(name, value)
+
+    def recorded() -> dict[str, Any]:
+        assert run(["cost", "--cluster", CLUSTER, "--days", "1", "-o", "json"]) == 0
+        found: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return found if found["instanceHours"] else {}
+
+    found = until(recorded)
+    stored = DynamoTable(
+        lambda: client("dynamodb", env.sandbox.aws_url), os.environ["LEEWAY_TABLE"]
+    )
+    hour = stored.list(COST, cluster=CLUSTER)[-1]
+    ((begin, end),) = hour.covered
+    states = {one["instance"]: one["state"] for one in env.since(0).of("instance-state")}
+    running = [name for name, state in states.items() if state == "running"]
+    hours = len(running) * (end - begin).total_seconds() / 3600
+    assert running
+    assert found["instanceHours"] == pytest.approx(hours, abs=1e-5)
+    assert sum(one["usd"] for one in found["owners"]) == pytest.approx(found["usd"], abs=1e-5)
+    split = [one["usd"] for one in found["namespaces"]]
+    parts = sum(split) + found["idleUsd"] + found["notSplitUsd"]
+    assert parts == pytest.approx(found["usd"], abs=1e-5)
+    assert split, "the pods have their shares of the nodes"
+    assert (found["gaps"], found["instanceHoursWithoutPrice"]) == ([], 0)
 
 
 def test_a_launching_instance_goes_into_service_when_its_node_is_ready(

@@ -47,5 +47,5 @@ class LaunchTemplatesInMemory:
             if wanted <= one.tags.items()
         ]
 
-    def delete(self, template: str) -> None:
+    def delete_template(self, template: str) -> None:
         self.existing.pop(template, None)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from leeway.pod_watch.burst import UnscheduledPod
+from leeway.pod_watch.burst import ManifestMark, UnscheduledPod
 from leeway.pod_watch.follower import PodChange
 from leeway.ports.aws import CloudUnavailable
 from leeway.ports.kubernetes import WatchExpired
@@ -27,6 +27,13 @@ class PodsInMemory:
         """Create or change a pod; `gone`: bind or delete it."""
         with self.changed:
             self.changes.append(PodChange(str(len(self.changes) + 1), pod, gone))
+            self.changed.notify_all()
+
+    def change(self, uid: str, mark: int, gone: bool = False) -> None:
+        """Change or delete a manifest."""
+        with self.changed:
+            version = str(len(self.changes) + 1)
+            self.changes.append(PodChange(version, manifest=ManifestMark(uid, mark), gone=gone))
             self.changed.notify_all()
 
     def compact(self) -> None:
@@ -103,8 +110,8 @@ class WatchInMemory:
     def _existing(self) -> list[PodChange]:
         last: dict[str, PodChange] = {}
         for change in self._pods.changes:
-            if change.pod is not None:
-                last[change.pod.uid] = change
+            if (changed := change.pod or change.manifest) is not None:
+                last[changed.uid] = change
         return [replace(change) for change in last.values() if not change.gone]
 
 

@@ -65,6 +65,16 @@ def test_a_node_of_karpenter_is_not_treated_as_one_of_auto_mode() -> None:
     assert cluster_of(tags) == "prod"
 
 
+def test_an_instance_that_leeway_took_over_keeps_the_tags_of_karpenter() -> None:
+    karpenters = {"eks:eks-cluster-name": "prod", "karpenter.sh/nodepool": "general"}
+    own = {"leeway.sh/owner": "leeway", "leeway.sh/nodepool": "general"}
+    assert owner_of({**karpenters, **own}) == Owner(OwnerKind.LEEWAY, "general")
+    pool = {"leeway.sh/nodepool": "general"}
+    assert owner_of({**karpenters, **pool}) == Owner(OwnerKind.KARPENTER, "general")
+    other = {**karpenters, **own, "leeway.sh/owner": "other"}
+    assert owner_of(other) == Owner(OwnerKind.KARPENTER, "general")
+
+
 def test_a_fargate_node_is_identified_by_its_label() -> None:
     owner = owner_of({}, {"eks.amazonaws.com/compute-type": "fargate"})
     assert owner.kind is OwnerKind.FARGATE

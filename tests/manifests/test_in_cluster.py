@@ -21,6 +21,7 @@ from leeway.manifests.in_cluster import (
     plan_copy,
 )
 from leeway.manifests.reading import Kind
+from leeway.manifests.switched import SWITCH, Buyer, Switch
 from leeway.ports.aws import CloudRefused
 from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.table import RecordChanged
@@ -72,8 +73,11 @@ class World:
     def copy(self) -> list[str]:
         """Copy, and return the codes of what operators have to know."""
         copies = ManifestCopies(self.table, lambda _: self.api, self.clock)
-        invalid, held = copies.copy(CLUSTER)
-        return [one.code for one in (*invalid, *([held] if held else []))]
+        copied = copies.copy(CLUSTER)
+        if copied is None:
+            return []
+        held = [copied.held] if copied.held else []
+        return [one.code for one in (*copied.problems, *held)]
 
     def later(self) -> list[str]:
         """Copy a minute later."""
@@ -394,6 +398,18 @@ def test_copies_of_karpenters_pools_are_karpenters_also_after_a_change_of_the_ho
     applied = replace(pool, version=pool.version + 1, in_cluster=False)
     world.stored.write(CLUSTER, applied, pool.version)
     assert world.blocked() == "", "a person has applied it to the table"
+
+
+def test_a_record_that_names_karpenter_stops_launches_while_karpenter_is_down(
+    world: World,
+) -> None:
+    now = world.clock.now()
+    world.table.put(SWITCH, Switch(CLUSTER, 1, Buyer.KARPENTER, now, 2))
+    assert world.blocked() == "SwitchedToKarpenter"
+    world.table.put(SWITCH, Switch(CLUSTER, 2, Buyer.LEEWAY, now, 2))
+    assert world.blocked() == ""
+    world.api.leases = [Lease("kube-system", now, timedelta(seconds=15))]
+    assert world.blocked() == "KarpenterIsRunning", "somebody has started it again"
 
 
 @pytest.mark.parametrize("pools", [[], [POOL]])

@@ -167,7 +167,9 @@ def settled(*documents: dict[str, Any]) -> tuple[set[str], tuple[Reason, ...]]:
     """The overlays that apply, and the conflicts."""
     catalog: Catalog = sandbox_catalog("us-east-1")
     left, conflicts = without_conflicts(manifests(pool(), *documents), catalog)
-    return {one.metadata.name for one in left if isinstance(one, NodeOverlay)}, conflicts
+    return {one.metadata.name for one in left if isinstance(one, NodeOverlay)}, tuple(
+        conflicts.values()
+    )
 
 
 ARM = on("kubernetes.io/arch", "arm64")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from leeway.manifests.configuration import Configuration, StoredManifest, StoredManifests
+from leeway.manifests.in_cluster import HOME, Home, ManifestHome
 from leeway.pod_watch.holding import WatchMode
 from leeway.pod_watch.watch_pods import mode_of
 from leeway.reasons import Reason
@@ -63,8 +64,28 @@ class Unheard:
 def test_a_cluster_is_watched_if_it_has_a_pool(
     manifests: tuple[StoredManifest, ...], mode: WatchMode
 ) -> None:
-    stored = StoredManifests(TableInMemory(FakeClock()))
+    table = TableInMemory(FakeClock())
+    stored = StoredManifests(table)
     for one in manifests:
         stored.write("prod", one, replaces=0)
     configuration = Configuration(stored, FakeClock(), Unheard())
-    assert mode_of(configuration, "prod") is mode
+    assert mode_of(configuration, table, "prod") is mode
+
+
+@pytest.mark.parametrize(
+    ("manifests", "mode"),
+    [
+        ((), WatchMode.WITH_MANIFESTS),  # the first manifest acts at once
+        ((manifest(spec={"provisioning": {"watch": False}}),), WatchMode.BY_THE_MINUTE),
+    ],
+)
+def test_manifests_in_the_api_server_are_watched_before_there_is_a_pool(
+    manifests: tuple[StoredManifest, ...], mode: WatchMode
+) -> None:
+    table = TableInMemory(FakeClock())
+    table.put(HOME, ManifestHome("prod", 1, Home.CLUSTER))
+    stored = StoredManifests(table)
+    for one in manifests:
+        stored.write("prod", one, replaces=0)
+    configuration = Configuration(stored, FakeClock(), Unheard())
+    assert mode_of(configuration, table, "prod") is mode

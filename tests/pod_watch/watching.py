@@ -94,6 +94,7 @@ class World:
     )
     watches: PodWatchesInMemory = field(default_factory=PodWatchesInMemory)
     on: PodWatches | None = None  # in place of `watches`
+    of_manifests: list[PodWatches] = field(default_factory=list)
     lease: LeaseTable = field(default_factory=LeaseTable)
     wakes: WakesInMemory = field(default_factory=WakesInMemory)
     told: Told = field(default_factory=Told)
@@ -103,6 +104,7 @@ class World:
         return WatchPods(
             self.modes.mode_of,
             self.on or self.watches,
+            self.of_manifests,
             self.lease,
             self.wakes,
             PodWatchTelemetry(cast(Logger, self.told), cast(Metrics, self.told)),

@@ -19,6 +19,7 @@ from leeway.headroom.pause_pods import (
 from leeway.manifests.node_pool import check_annotation
 from leeway_cli.adopt.plan import read_objects
 from leeway_cli.adopt.settings.objects import is_limited
+from leeway_sandbox.karpenter import CLAIMS, FINALIZER, NODECLAIMS
 
 from tests.sandbox.kubernetes.live import DEPLOYMENTS, Live, deployment, running_cluster
 from tests.sandbox.kubernetes.test_access import eks_token, grant
@@ -464,6 +465,40 @@ def test_capacity_sets_up_a_node_once(
         initialized = metadata(labels={"karpenter.sh/initialized": "true"})
         assert merge(client, node, initialized).status_code == 200
     fresh(live, node)
+
+
+def test_capacity_removes_only_karpenters_finalizer_of_what_is_deleted(live: Live) -> None:
+    (name,) = live.add_nodes(next(NUMBERS))
+    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    assert live.api.post(definitions, json=NODECLAIMS).status_code == 201
+    live.until(lambda: live.api.get(CLAIMS).status_code == 200)
+    reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+    kept = [FINALIZER, "example.com/kept"]
+    claim = {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodeClaim",
+        "metadata": {"name": "general", "finalizers": kept},
+        **spec(nodeClassRef=reference, requirements=[]),
+    }
+    assert live.api.post(CLAIMS, json=claim).status_code == 201
+    node = f"/api/v1/nodes/{name}"
+    assert live.patch(node, metadata(finalizers=kept)).status_code == 200
+    own = metadata(finalizers=kept[1:])
+    with live.client(eks_token("capacity")) as client:
+        for path, policy in (
+            (node, "leeway-capacity-nodes"),
+            (f"{CLAIMS}/general", "leeway-capacity-nodeclaims"),
+        ):
+            assert denied(merge(client, path, own), policy), "nobody has deleted it"
+            assert client.delete(path).status_code == 200
+            assert denied(merge(client, path, metadata(finalizers=[])), policy)
+            assert denied(merge(client, path, metadata(finalizers=kept[:1])), policy)
+            both = metadata(finalizers=kept[1:], labels={"a": "b"})
+            assert denied(merge(client, path, both), policy)
+            assert merge(client, path, own).status_code == 200
+    for path in (node, f"{CLAIMS}/general"):
+        assert live.patch(path, metadata(finalizers=[])).status_code == 200
+    live.api.delete(f"{definitions}/nodeclaims.karpenter.sh")
 
 
 def test_a_pool_may_have_the_annotations_that_the_policy_admits(live: Live, node: str) -> None:

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from leeway.admission.record import ADMISSION, Admission
+from leeway.costs import Recorded
 from leeway.instances.facts import FACTS as FACTS_OF_INSTANCE
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import (
@@ -251,6 +252,7 @@ class Account:
                 admit_node=self,
                 launches=partly,
                 copy_manifests=self.copy_manifests,
+                record_costs=lambda *_: Recorded(),
                 open_cluster=self.open_cluster,
                 clock=self,
             )

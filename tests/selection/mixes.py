@@ -8,11 +8,9 @@ from leeway.selection.pods import ExistingNode, HostPort, Pod, PodSpec, Spread, 
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 
-from tests.selection.workloads import APPS, GIB, ZONES, pods, spec, term
+from tests.selection.workloads import APPS, GIB, TEAM, TEAMS, ZONES, pods, spec, term
 
 DEDICATED = Taint("dedicated", "x")
-TEAM = "example.com/team"
-TEAMS = ("x", "y")
 TERMS = (
     Requirements.from_labels({ZONE: "b"}),
     Requirements([Requirement.of(ZONE, "NotIn", ["a"])]),

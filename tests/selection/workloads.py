@@ -20,8 +20,9 @@ from leeway.selection.pods import (
     Weighted,
 )
 from leeway.selection.requirements import Requirement, Requirements
-from leeway.selection.resources import Resources
+from leeway.selection.resources import EBS_VOLUMES, Resources
 
+GPU = "nvidia.com/gpu"
 MIB, GIB = 1024**2, 1024**3
 ZONES = ("a", "b", "c")
 APPS = ("web", "db", "job")
@@ -41,7 +42,8 @@ def instance_type(
     devices: dict[str, int] | None = None,
 ) -> InstanceType:
     """A type of cpu millicores and memory MiB; `spot` is its Spot price where it has one."""
-    capacity = Resources({"cpu": cpu, "memory": memory * MIB, "pods": pods, **(devices or {})})
+    own = {EBS_VOLUMES: 3, **(devices or {})}
+    capacity = Resources({"cpu": cpu, "memory": memory * MIB, "pods": pods, **own})
     offerings = [Offering(zone, "on-demand", price) for zone in zones]
     if spot is not None:
         offerings += [Offering(zone, "spot", spot) for zone in zones]
@@ -75,9 +77,12 @@ def term(topology: str, **labels: str) -> PodTerm:
     return PodTerm(topology, LabelSelector(Requirements.from_labels(labels)), NAMESPACE)
 
 
+TEAM = "example.com/team"
+TEAMS = ("x", "y")
 KINDS = ("spread", "spreads", "near", "apart", "both", "against")
-OTHER_KINDS = ("node", "hope", "prefer", "port", "taint", "hostile")
-TOPOLOGIES = (ZONE, HOSTNAME, ZONE, HOSTNAME, ARCH, CAPACITY_TYPE)
+OTHER_KINDS = ("node", "either", "volume", "hope", "prefer", "port", "taint", "hostile")
+UNUSUAL = ("urgent", "elsewhere", "gpu")
+TOPOLOGIES = (ZONE, HOSTNAME, ZONE, HOSTNAME, ARCH, CAPACITY_TYPE, TEAM)
 
 
 @st.composite
@@ -88,7 +93,8 @@ def specs(draw: DrawFn) -> PodSpec:
     topology = draw(st.sampled_from(TOPOLOGIES))
     selected = term(topology, app=draw(st.sampled_from((app, *APPS))))
     settings: dict[str, object] = {"labels": {"app": app}}
-    for kind in draw(st.sets(st.sampled_from(KINDS + OTHER_KINDS), max_size=3)):
+    kinds = draw(st.sets(st.sampled_from(KINDS + OTHER_KINDS + UNUSUAL), max_size=3))
+    for kind in sorted(kinds):
         match kind:
             case "spread":
                 settings["spreads"] = (draw(spreads(selected)),)
@@ -97,21 +103,52 @@ def specs(draw: DrawFn) -> PodSpec:
                 settings["spreads"] = (draw(spreads(selected)), draw(spreads(other)))
             case "near" | "apart" | "both" | "against":
                 settings |= draw(near_and_apart(kind, selected))
-            case "node":
-                settings["terms"] = (draw(node_terms()),)
             case "hope":
                 settings["preferred_pod_affinity"] = (Weighted(50, selected),)
             case "hostile":
                 settings["preferred_pod_anti_affinity"] = (Weighted(50, selected),)
-            case "prefer":
-                settings["preferred_terms"] = (Weighted(50, draw(node_terms())),)
-            case "port":
-                settings["ports"] = frozenset({HostPort(draw(st.integers(80, 81)))})
             case _:
-                settings["tolerations"] = (Toleration("dedicated", "Exists"),)
-    return spec(
+                settings |= draw(of_nodes(kind))
+    found = spec(
         draw(st.sampled_from([100, 500, 1500])), draw(st.sampled_from([64, 1024])), **settings
     )
+    if "volume" in kinds:
+        found = with_volume(found, draw(st.sampled_from((*ZONES, None))))
+    if "gpu" in kinds:
+        found = replace(found, requests=found.requests + Resources({GPU: 1}))
+    return found
+
+
+@st.composite
+def of_nodes(draw: DrawFn, kind: str) -> dict[str, object]:
+    """Constraints that concern no other pods, and what these see of the pod."""
+    match kind:
+        case "node":
+            return {"terms": (draw(node_terms()),)}
+        case "either":
+            return {"terms": (draw(node_terms()), draw(node_terms()))}
+        case "prefer":
+            return {"preferred_terms": (Weighted(50, draw(node_terms())),)}
+        case "port":
+            return {"ports": frozenset({HostPort(draw(st.integers(80, 81)))})}
+        case "taint":
+            return {"tolerations": (Toleration("dedicated", "Exists"),)}
+        case "urgent":
+            return {"priority": 10}
+        case "elsewhere":
+            return {"namespace": "other"}
+        case _:
+            return {}
+
+
+def with_volume(found: PodSpec, zone: str | None) -> PodSpec:
+    """The pod with an EBS volume, in a zone if it is bound."""
+    found = replace(found, requests=found.requests + Resources({EBS_VOLUMES: 1}))
+    if zone is None:
+        return found
+    there = Requirements.from_labels({ZONE: zone})
+    terms = tuple(one.intersection(there) for one in found.terms or (Requirements(),))
+    return replace(found, terms=terms, affinity=found.terms)
 
 
 @st.composite
@@ -145,6 +182,9 @@ def node_terms() -> SearchStrategy[Requirements]:
             Requirements.from_labels({ARCH: "arm64"}),
             Requirements([Requirement.of(ZONE, "NotIn", ["a"])]),
             Requirements.from_labels({CAPACITY_TYPE: "spot"}),
+            Requirements.from_labels({TEAM: "x"}),
+            Requirements.from_labels({ZONE: "a", ARCH: "amd64"}),
+            Requirements.from_labels({ZONE: "c", CAPACITY_TYPE: "on-demand"}),
         ]
     )
 
@@ -183,12 +223,15 @@ def node_sets(draw: DrawFn) -> list[ExistingNode]:
             ARCH: draw(st.sampled_from(ARCHES)),
             CAPACITY_TYPE: draw(st.sampled_from(("spot", "on-demand"))),
         }
+        if draw(st.booleans()):
+            labels[TEAM] = draw(st.sampled_from(TEAMS))
+        size = Resources({"cpu": 4000, "memory": 8 * GIB, "pods": 20, EBS_VOLUMES: 3, GPU: 1})
         found.append(
             ExistingNode(
                 f"node-{number}",
                 {**labels, ZONE: zone} if zone else labels,
-                Resources({"cpu": 4000, "memory": 8 * GIB, "pods": 20}),
-                Resources({"cpu": 4000, "memory": 8 * GIB, "pods": 20}),
+                size,
+                size,
                 taints=draw(st.sampled_from([(), (), TAINTED.taints])),
                 pods=tuple(running),
                 pool=draw(st.sampled_from(["plain", "limited", "few"])),

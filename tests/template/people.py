@@ -15,8 +15,8 @@ TABLE = "arn:aws:dynamodb:us-east-1:123456789012:table/leeway"
 
 OWN = "blue"
 KINDS: dict[str, set[str]] = {
-    "ADMISSION#{}#i-1": set(),
-    "ADOPTION#{}": {"adopt-policy.json"},
+    "ADMISSION#{}#i-1": {"switch-policy.json"},
+    "ADOPTION#{}": {"adopt-policy.json", "switch-policy.json"},
     "CACHE#groups": set(),
     "CAPACITY#{}": set(),
     "CATALOG#us-east-1": set(),
@@ -28,7 +28,12 @@ KINDS: dict[str, set[str]] = {
     "INSTANCE#i-1": set(),
     "LAUNCH#{}": set(),
     "LEASE#watch_pods": set(),
-    "MANIFESTS#{}": {"acceptance-policy.json", "adopt-policy.json", "command-line-policy.json"},
+    "MANIFESTS#{}": {
+        "acceptance-policy.json",
+        "adopt-policy.json",
+        "command-line-policy.json",
+        "switch-policy.json",
+    },
     "MANUALLAUNCH#{}": {"launch-policy.json"},
     "OFFERINGS#us-east-1": set(),
     "POOLS#{}": {"command-line-policy.json"},

@@ -275,10 +275,11 @@ def test_every_permission_on_the_table_names_its_kinds_of_records() -> None:
         assert all(re.fullmatch(r"[A-Z]+#\*", pattern) for pattern in patterns)
 
 
-def test_only_reconcile_writes_manifests() -> None:
-    """It copies those that users keep in the API server of a cluster."""
+def test_only_the_functions_that_copy_manifests_write_them() -> None:
+    """They copy those that users keep in the API server of a cluster."""
     assert {s["Sid"] for s in writing("MANIFESTS#prod")} == {"CopyManifestsOfClusters"}
-    assert {role for role in ROLES if writing("MANIFESTS#prod", role)} == {"ReconcileRole"}
+    found = {role for role in ROLES if writing("MANIFESTS#prod", role)}
+    assert found == {"ProvisionNodesRole", "ReconcileRole"}
 
 
 def test_only_functions_with_access_to_clusters_write_their_endpoints() -> None:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -63,6 +63,12 @@ def demo(
             help="scale-up: set the number of pods that the Deployment gets (default: 500)."
         ),
     ] = None,
+    view: Annotated[
+        bool,
+        typer.Option(
+            "--view", help="Show storm or scale-up in a browser as it happens: see leeway view."
+        ),
+    ] = False,
     seed: Annotated[
         int, typer.Option(help="Set the seed of the choice of workloads and nodes.")
     ] = 0,
@@ -84,7 +90,7 @@ def demo(
     """
     from leeway_cli.report.page import print_page, render_page
 
-    page, data = _reported(scenario, nodes, interruptions, replicas, seed, report)
+    page, data = _reported(scenario, nodes, interruptions, replicas, seed, report, view)
     write_page(report, render_page(page), data)
     if output is Format.TABLE:
         print_page(page, stdout_console())
@@ -106,6 +112,7 @@ def _reported(
     replicas: int | None,
     seed: int,
     report: Path,
+    view: bool,
 ) -> "tuple[Page, dict[str, Any]]":
     """Check the options, run the scenario, and return its report."""
     of_storm = {"--nodes": nodes, "--interruptions": interruptions}
@@ -113,6 +120,8 @@ def _reported(
         _refuse(of_storm, DemoScenario.STORM)
     if scenario is not DemoScenario.SCALE_UP:
         _refuse({"--replicas": replicas}, DemoScenario.SCALE_UP)
+    if view and scenario is DemoScenario.SCALE_DOWN:
+        raise BadInputError("--view: expected --scenario storm or scale-up with it.")
     size = NODES if nodes is None else nodes
     count = INTERRUPTIONS if interruptions is None else interruptions
     wanted = REPLICAS if replicas is None else replicas
@@ -122,12 +131,12 @@ def _reported(
         case DemoScenario.STORM:
             from leeway_cli.report.storm_page import storm_as_data, storm_page
 
-            storm, run = _run_storm(size, count, seed)
+            storm, run = _run_storm(size, count, seed, view)
             return storm_page(storm, run), storm_as_data(storm, run)
         case DemoScenario.SCALE_UP:
             from leeway_cli.report.scale_up import scale_up_as_data, scale_up_page
 
-            scaled, run = _run_scale_up(wanted, seed)
+            scaled, run = _run_scale_up(wanted, seed, view)
             return scale_up_page(scaled, run), scale_up_as_data(scaled, run)
         case DemoScenario.SCALE_DOWN:
             from leeway_cli.demo.pools import simulate_days
@@ -160,9 +169,10 @@ def _check(nodes: int, interruptions: int, replicas: int) -> None:
         )
 
 
-def _run_scale_up(replicas: int, seed: int) -> "tuple[ScaleUpReport, Run]":
+def _run_scale_up(replicas: int, seed: int, view: bool) -> "tuple[ScaleUpReport, Run]":
     from leeway_sandbox.scenario import scale_up_scenario
 
+    from leeway_cli.demo.page import shown
     from leeway_cli.demo.pools import follow_scale_up, scale, start_pools, with_bound
     from leeway_cli.report.page import Run
 
@@ -170,17 +180,19 @@ def _run_scale_up(replicas: int, seed: int) -> "tuple[ScaleUpReport, Run]":
     scenario = scale_up_scenario(seed, REPLICAS_BEFORE)
     with _sandbox(scenario) as (sandbox, progress):
         start_pools(sandbox, scenario, progress.show_start)
-        plan = scale(sandbox, scenario, replicas)
-        progress.scale_up(plan)
-        report = follow_scale_up(sandbox, plan, progress.show_scale_up)
+        with shown(sandbox) if view else nullcontext():
+            plan = scale(sandbox, scenario, replicas)
+            progress.scale_up(plan)
+            report = follow_scale_up(sandbox, plan, progress.show_scale_up)
     report = with_bound(report, scenario)
     options = {"scenario": "scale-up", "replicas": str(replicas)}
     return report, Run(seed, began, time.monotonic() - started, options)
 
 
-def _run_storm(nodes: int, interruptions: int, seed: int) -> "tuple[StormReport, Run]":
+def _run_storm(nodes: int, interruptions: int, seed: int, view: bool) -> "tuple[StormReport, Run]":
     from leeway_sandbox.scenario import demo_scenario
 
+    from leeway_cli.demo.page import shown
     from leeway_cli.demo.pools import start_pools
     from leeway_cli.demo.storm import SPOT_SHORTAGE, follow_storm, send_warnings
     from leeway_cli.report.page import Run
@@ -189,11 +201,12 @@ def _run_storm(nodes: int, interruptions: int, seed: int) -> "tuple[StormReport,
     scenario = demo_scenario(seed, nodes, of_pools=nodes // NODES_FOR_ONE_OF_A_POOL)
     with _sandbox(scenario) as (sandbox, progress):
         start_pools(sandbox, scenario, progress.show_start)
-        plan = _plan(sandbox, scenario, interruptions)
-        progress.storm(plan)
-        sandbox.faults("aws", [SPOT_SHORTAGE])
-        send_warnings(sandbox, plan)
-        storm = follow_storm(sandbox, plan, progress.show_storm)
+        with shown(sandbox) if view else nullcontext():
+            plan = _plan(sandbox, scenario, interruptions)
+            progress.storm(plan)
+            sandbox.faults("aws", [SPOT_SHORTAGE])
+            send_warnings(sandbox, plan)
+            storm = follow_storm(sandbox, plan, progress.show_storm)
     duration = time.monotonic() - started
     pods = scenario.pods + sum(pool.pods for pool in scenario.pools)
     options = {"nodes": nodes, "interruptions": interruptions}

@@ -1,6 +1,6 @@
 """`leeway doctor`: what keeps Leeway from doing its work, and the commands that mend it."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from leeway.reasons import counted
@@ -8,8 +8,13 @@ from leeway.reasons import counted
 from leeway_cli import options
 from leeway_cli.doctor.finding import Severity, causes
 from leeway_cli.errors import BadInputError, CannotBeDoneError
-from leeway_cli.output import Format, FormatOption, print_json, stdout_console
+from leeway_cli.output import Format, FormatOption
+from leeway_cli.places import ProfilesOption, RegionsOption, in_each, places, show
 from leeway_cli.stack import DEFAULT_STACK, cluster_name
+
+if TYPE_CHECKING:
+    from leeway_cli.doctor.facts import Facts
+    from leeway_cli.doctor.finding import Cause
 
 
 def doctor(
@@ -26,6 +31,8 @@ def doctor(
     ),
     kubeconfig: options.Kubeconfig = None,
     context: options.Context = None,
+    profile: ProfilesOption = None,
+    region: RegionsOption = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
     """Find what keeps Leeway from doing its work, with the command that mends it. Changes nothing.
@@ -38,23 +45,29 @@ def doctor(
     \b
     leeway doctor
     leeway doctor prod -o json
+    leeway doctor --profile dev --profile prod --region eu-west-1 --region us-east-1
     """
     if cluster:
         cluster_name(cluster)
     elif kubeconfig is not None or context is not None:
         raise BadInputError("CLUSTER: expected a CLUSTER with --kubeconfig or --context.")
 
-    from leeway_cli.doctor.examine import as_data, count, examine, print_findings
+    from leeway_cli.doctor.examine import as_data, as_view, count, examine
     from leeway_cli.doctor.read.gather import read_facts, sources
 
-    facts = read_facts(stack, cluster, sources(kubeconfig, context))
-    found = causes(examine(facts))
-    if output is Format.TABLE:
-        print_findings(stdout_console(), facts, found)
-    if failures := count(found, Severity.FAILS):
-        raise CannotBeDoneError(
-            f"Leeway fails at some of its work because of {counted(failures, 'finding')}.",
-            result=as_data(facts, found),
-        )
-    if output is Format.JSON:
-        print_json(as_data(facts, found))
+    def read() -> "tuple[Facts, list[Cause]]":
+        facts = read_facts(stack, cluster, sources(kubeconfig, context))
+        return facts, list(causes(examine(facts)))
+
+    found = in_each(places(profile, region), read)
+    failures = sum(
+        count(one[1], Severity.FAILS) for _, one in found if not isinstance(one, CannotBeDoneError)
+    )
+    failure = f"Leeway fails at some of its work because of {counted(failures, 'finding')}."
+    show(
+        found,
+        output,
+        lambda one: as_data(*one),
+        lambda one: as_view(*one),
+        failure if failures else "",
+    )

@@ -43,7 +43,7 @@ from leeway_cli.doctor.finding import About, Cause, Finding, Severity
 from leeway_cli.output import some
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import RenderableType
 
 
 def check_unread(facts: Facts) -> Iterator[Finding]:
@@ -99,8 +99,14 @@ MOST_REASONS = 6
 """How many sentences of one finding are printed; the others are counted."""
 
 
-def print_findings(console: "Console", facts: Facts, found: Sequence[Cause]) -> None:
-    """Print the findings, each with its sentences and its command below."""
+def as_view(facts: Facts, found: Sequence[Cause]) -> "RenderableType":
+    """Render the findings for a terminal, each with its sentences and its command below."""
+    from rich.console import Group
+
+    return Group(*_lines(facts, found))
+
+
+def _lines(facts: Facts, found: Sequence[Cause]) -> "Iterator[RenderableType]":
     from rich.text import Text
 
     for one in found:
@@ -108,24 +114,23 @@ def print_findings(console: "Console", facts: Facts, found: Sequence[Cause]) -> 
         line.append(f"{one.severity.value:<5}  ", style=_STYLES[one.severity])
         line.append(one.code, style="bold")
         where = f"{one.cluster}: " if one.cluster else ""
-        line.append(f"  {where}{some(one.subjects)}", style="dim")
-        console.print(line, soft_wrap=True)
+        yield line.append(f"  {where}{some(one.subjects)}", style="dim")
         for reason in one.reasons[:MOST_REASONS]:
-            console.print(Text(f"       {reason}"), soft_wrap=True)
+            yield Text(f"       {reason}")
         if (more := len(one.reasons) - MOST_REASONS) > 0:
-            console.print(Text(f"       and {more} more, which -o json lists"), soft_wrap=True)
+            yield Text(f"       and {more} more, which -o json lists")
         if one.command:
-            console.print(Text(f"       $ {one.command}", style="cyan"), soft_wrap=True)
+            yield Text(f"       $ {one.command}", style="cyan")
     for cluster in facts.clusters:
         configuration = known(cluster.configuration)
         if configuration is not None and configuration.pools:
             most = spending_limit(configuration.usd_per_hour)
-            text = f"{cluster.name}: Leeway's nodes may cost {most}"
-            console.print(Text(text), soft_wrap=True)
+            yield Text(f"{cluster.name}: Leeway's nodes may cost {most}")
             for pool, usd in configuration.pool_limits:
-                text = f"{cluster.name}: the nodes of pool {pool} may cost {usd:.2f} USD per hour"
-                console.print(Text(text), soft_wrap=True)
-    console.print(Text(_summary(facts, found)), soft_wrap=True)
+                yield Text(
+                    f"{cluster.name}: the nodes of pool {pool} may cost {usd:.2f} USD per hour"
+                )
+    yield Text(_summary(facts, found))
 
 
 def _summary(facts: Facts, found: Sequence[Cause]) -> str:

@@ -72,7 +72,7 @@ def with_overlays(manifests: "Iterable[Manifest]", catalog: "Catalog") -> "tuple
     from leeway.manifests.node_pool import without_conflicts
 
     applied, conflicts = without_conflicts(manifests, catalog)
-    for one in conflicts:
+    for one in conflicts.values():
         write_stderr(f"warning: {one.code}: {one}")
     return applied
 

@@ -1,9 +1,8 @@
 """`leeway nodes`: a line a node, and the totals."""
 
-import io
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, redirect_stderr
+from contextlib import closing
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,32 +10,26 @@ import typer
 
 from leeway_cli import options
 from leeway_cli.completion import nodes as complete_nodes
-from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors, kubernetes_errors
+from leeway_cli.errors import BadInputError, CannotBeDoneError, kubernetes_errors
 from leeway_cli.explain.asked import ClusterName, NodesOption
 from leeway_cli.manifests.files import FilesOption
-from leeway_cli.nodes.rows import NodeRow, Records, Share, Sort, Totals, ordered, rows_of, totals_of
-from leeway_cli.output import print_json, stdout_console, write_stderr, write_stdout
+from leeway_cli.nodes.rows import NodeRow, Share, Sort, Totals, ordered, totals_of
+from leeway_cli.output import kept_warnings, print_json, stdout_console, write_stdout
 from leeway_cli.selection.sources import RegionOption, SandboxOption
-from leeway_cli.stack import DEFAULT_STACK, StackOption, cluster_name, find_stack
+from leeway_cli.stack import DEFAULT_STACK, StackOption
 from leeway_cli.terminal import show_changes
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from leeway.disruption.follow import Course
     from leeway.provisioning.cluster_state import ClusterStates
     from rich.console import RenderableType
 
-    from leeway_cli.explain.capacity import Capacity, Source
+    from leeway_cli.explain.capacity import Source
+    from leeway_cli.nodes.reading import NodeReading
 
 REFRESH_EVERY = 5.0
 """Seconds between two reads with --watch."""
-
-PLANNED_EVERY = 60.0
-"""Seconds after which --watch plans again what is given back."""
-
-PLANNED_SECONDS = 3.0
-"""How long later steps are simulated."""
 
 MONTH_HOURS = 730
 
@@ -89,6 +82,7 @@ def nodes(
     leeway nodes -l team=web -L topology.kubernetes.io/zone -o wide
     """
     from leeway_cli.explain.capacity import Source
+    from leeway_cli.nodes.reading import NodeReading
 
     if watch and (nodes or output is NodesFormat.JSON):
         raise BadInputError("--watch: expected a cluster and a table, not --nodes or -o json.")
@@ -98,10 +92,10 @@ def nodes(
         *(files or (), nodes or (), cluster, kubeconfig, context, sandbox, region, stack),
         optional=True,
     )
-    chosen = _Chosen(frozenset(one.removeprefix("node/") for one in name or ()), selector, sort)
-    reading = _Reading(source, chosen)
+    names = frozenset(one.removeprefix("node/") for one in name or ())
+    chosen = _Chosen(NodeReading(source), names, selector, sort)
     if nodes:
-        _print(*reading.read(None), output, label or ())
+        _print(*chosen.read(None), output, label or ())
         return
     from leeway.clock import SystemClock
     from leeway.kubernetes.cluster_states import KubernetesClusterStates
@@ -110,23 +104,31 @@ def nodes(
     with kubernetes_errors(), closing(kubeconfig_connection(kubeconfig, context)) as connection:
         states = KubernetesClusterStates(lambda _: connection, SystemClock())
         if watch:
-            show_changes(_views(reading, states, output, label or ()), stdout_console())
+            show_changes(_views(chosen, states, output, label or ()), stdout_console())
         else:
-            _print(*reading.read(states), output, label or ())
+            _print(*chosen.read(states), output, label or ())
 
 
 class _Chosen:
-    """Which nodes are shown, and in which order."""
+    """Reads which nodes are shown, and puts them in order."""
 
-    def __init__(self, names: frozenset[str], selector: str, sort: Sort) -> None:
-        self.names, self.selector, self.sort = names, selector, sort
+    def __init__(
+        self, reading: "NodeReading", names: frozenset[str], selector: str, sort: Sort
+    ) -> None:
+        self.reading, self.names, self.selector, self.sort = reading, names, selector, sort
 
-    def of(self, rows: Sequence[NodeRow], source: "Source") -> list[NodeRow]:
-        """Return the chosen rows in their order.
+    def read(self, states: "ClusterStates | None") -> tuple[list[NodeRow], Totals]:
+        """Return the chosen nodes with their totals.
 
         Raises:
-            BadInputError: the label selector is invalid, or there is no such node.
+            BadInputError: an option is invalid.
+            CannotBeDoneError: the API server did not answer, or refused; there is no such node.
         """
+        seen = self.reading.read(states)
+        rows = self._of(seen.rows)
+        return rows, totals_of(rows, seen.saving if len(rows) == len(seen.rows) else None)
+
+    def _of(self, rows: Sequence[NodeRow]) -> list[NodeRow]:
         found = [*rows]
         if self.names:
             found = [one for one in found if self.names & {one.name, one.instance}]
@@ -134,7 +136,7 @@ class _Chosen:
             if missing := sorted(self.names - known):
                 raise CannotBeDoneError(f"The cluster has no node {missing[0]}.")
         if self.selector:
-            selected = _selected(self.selector, source)
+            selected = _selected(self.selector, self.reading.source)
             found = [one for one in found if one.name in selected]
         return ordered(found, self.sort)
 
@@ -149,88 +151,20 @@ def _selected(selector: str, source: "Source") -> frozenset[str]:
         return frozenset(found.select_nodes(selector))
 
 
-class _Reading:
-    """Reads the cluster, again and again. What would be given back is planned once a minute."""
-
-    def __init__(self, source: "Source", chosen: _Chosen) -> None:
-        self._source, self._chosen = source, chosen
-        self._course: Course | None = None
-        self._planned_at = float("-inf")
-
-    def read(self, states: "ClusterStates | None") -> tuple[list[NodeRow], Totals]:
-        """Return the chosen nodes with their totals.
-
-        Raises:
-            BadInputError: an option is invalid.
-            CannotBeDoneError: the API server did not answer, or refused; there is no such node.
-        """
-        from leeway_cli.explain.capacity import read_capacity
-
-        read = read_capacity(self._source, states)
-        if time.monotonic() - self._planned_at > PLANNED_EVERY and read.snapshot.rules:
-            self._course = _planned(read)
-            self._planned_at = time.monotonic()
-        course, now = self._course, read.snapshot.now
-        rows = rows_of(read.snapshot.own, read.foreign, course, _records(self._source), now)
-        chosen = self._chosen.of(rows, self._source)
-        saving = None if course is None else sum(step.saving for step in course.steps)
-        return chosen, totals_of(chosen, saving if len(chosen) == len(rows) else None)
-
-
-def _planned(read: "Capacity") -> "Course":
-    """Decide what is given back, and simulate what follows, as `leeway explain cluster` does."""
-    from leeway.disruption.decide import decide_returns
-    from leeway.disruption.explain import as_kept
-    from leeway.disruption.follow import follow
-
-    from leeway_cli.explain.capacity import time_limit
-
-    decision = decide_returns(read.snapshot)
-    return follow(as_kept(read.snapshot, read.foreign), decision, time_limit(PLANNED_SECONDS))
-
-
-def _records(source: "Source") -> Records:
-    """Read the open retirements and admissions of the cluster from the table."""
-    if not source.cluster:
-        return Records()
-    from leeway.admission.record import ADMISSION, Admission
-    from leeway.retirement.record import RETIREMENT, Retirement
-    from leeway.table import OPEN
-    from leeway.wiring.clients import table
-
-    try:
-        deployment = find_stack(source.stack)
-        with aws_errors(deployment.where):
-            found = table(name=deployment.table).find(
-                OPEN,
-                cluster_name(source.cluster),
-                RETIREMENT,
-                ADMISSION,
-                unreadable=lambda _: None,
-            )
-    except CannotBeDoneError as error:
-        write_stderr(f"warning: retirements and launches are not known: {error}")
-        return Records()
-    return Records(
-        {one.instance: one for one in found if isinstance(one, Retirement)},
-        {one.facts.instance: one for one in found if isinstance(one, Admission)},
-    )
-
-
 def _views(
-    reading: _Reading, states: "ClusterStates", output: NodesFormat, labels: Sequence[str]
+    chosen: _Chosen, states: "ClusterStates", output: NodesFormat, labels: Sequence[str]
 ) -> Iterator["RenderableType"]:
     """Yield the table every five seconds, without end. An error is shown in place of the table.
     Warnings are printed once."""
     from rich.text import Text
 
-    rows, totals = reading.read(states)
+    rows, totals = chosen.read(states)
     while True:
         yield Text(rendered(rows, totals, output is NodesFormat.WIDE, labels))
         time.sleep(REFRESH_EVERY)
         try:
-            with redirect_stderr(io.StringIO()):
-                rows, totals = reading.read(states)
+            with kept_warnings():
+                rows, totals = chosen.read(states)
         except CannotBeDoneError as error:
             yield Text(str(error), style="red")
 

@@ -53,7 +53,8 @@ class Fate(StrEnum):
 @dataclass(frozen=True, slots=True)
 class NodeRow:
     """One node. `price` is in USD per hour, None if it is not known. `next` says in words what is
-    about to happen to it, empty for nothing."""
+    about to happen to it, empty for nothing. If it ends with a clock, `clock_at` is the time that
+    the clock counts to, or from."""
 
     name: str
     instance: str
@@ -70,6 +71,7 @@ class NodeRow:
     price: float | None = None
     fate: Fate = Fate.NONE
     next: str = ""
+    clock_at: datetime | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -113,8 +115,8 @@ def rows_of(
     for one in (*own, *(other.one for other in foreign)):
         owner = owners.get(one.name)
         reason = kept.get(one.name) if owner is None else None
-        fate, words = _next(one, records, steps.get(one.name), reason, now)
-        rows.append(_row(one, owner or Owner(OwnerKind.LEEWAY, one.pool), fate, words))
+        fate, words, clock_at = _next(one, records, steps.get(one.name), reason, now)
+        rows.append(_row(one, owner or Owner(OwnerKind.LEEWAY, one.pool), fate, words, clock_at))
     joined = {row.instance for row in rows if row.instance}
     for instance, admission in records.admissions.items():
         if instance not in joined:
@@ -122,7 +124,7 @@ def rows_of(
     return tuple(rows)
 
 
-def _row(one: OwnNode, owner: Owner, fate: Fate, words: str) -> NodeRow:
+def _row(one: OwnNode, owner: Owner, fate: Fate, words: str, clock_at: datetime | None) -> NodeRow:
     requested: dict[str, int] = {}
     for spec in one.node.pods:
         for name, amount in spec.requests.items():
@@ -149,30 +151,32 @@ def _row(one: OwnNode, owner: Owner, fate: Fate, words: str) -> NodeRow:
         price=one.price,
         fate=fate,
         next=words,
+        clock_at=clock_at,
         labels=one.node.labels,
     )
 
 
 def _next(
     one: OwnNode, records: Records, step: Step | None, kept: Reason | None, now: datetime
-) -> tuple[Fate, str]:
-    """Return what is about to happen to a node, also in words."""
+) -> tuple[Fate, str, datetime | None]:
+    """Return what is about to happen to a node, also in words, and the time of a clock in them."""
     retirement = records.retirements.get(one.instance)
     if retirement is not None and retirement.deadline is not None and retirement.deadline > now:
-        return Fate.RETIRES, f"retires in {clock(retirement.deadline - now)}"
+        deadline = retirement.deadline
+        return Fate.RETIRES, f"retires in {clock(deadline - now)}", deadline
     if retirement is not None or one.going:
-        return Fate.RETIRES, "retires"
+        return Fate.RETIRES, "retires", None
     if not one.ready:
         age = now - one.created_at
         if age < _STARTS_WITHIN:
-            return Fate.STARTING, f"starting {clock(age)}"
-        return Fate.NOT_READY, "not Ready"
+            return Fate.STARTING, f"starting {clock(age)}", one.created_at
+        return Fate.NOT_READY, "not Ready", None
     if step is not None:
         when = "now" if step.allowed else f"at {step.at:%H:%M}"
         if step.returned.cause is Cause.EMPTY:
-            return Fate.GOES, f"empty, goes {when}"
-        return Fate.GOES, f"goes {when}: {step.returned.cause.value}"
-    return (Fate.KEPT, f"kept: {kept.code}") if kept else (Fate.NONE, "")
+            return Fate.GOES, f"empty, goes {when}", None
+        return Fate.GOES, f"goes {when}: {step.returned.cause.value}", None
+    return (Fate.KEPT, f"kept: {kept.code}", None) if kept else (Fate.NONE, "", None)
 
 
 def _coming(admission: Admission, now: datetime) -> NodeRow:
@@ -189,6 +193,7 @@ def _coming(admission: Admission, now: datetime) -> NodeRow:
         ready=False,
         fate=Fate.STARTING,
         next=f"starting {clock(now - since)}",
+        clock_at=since,
     )
 
 

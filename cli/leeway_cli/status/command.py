@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from leeway_cli.errors import BadInputError, CannotBeDoneError
-from leeway_cli.output import Format, FormatOption, print_json, stdout_console
+from leeway_cli.output import Format, FormatOption, stdout_console
+from leeway_cli.places import ProfilesOption, RegionsOption, in_each, places, show
 from leeway_cli.stack import CLUSTERS, DEFAULT_STACK, Stack, StackOption, find_stack
 
 if TYPE_CHECKING:
@@ -32,37 +33,45 @@ def status(
         bool, typer.Option("--watch", "-w", help="Refresh the output until Ctrl-C.")
     ] = False,
     stack: StackOption = DEFAULT_STACK,
+    profile: ProfilesOption = None,
+    region: RegionsOption = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
-    """Show retirements with their pods, admissions, headroom and problems of manifests.
+    """Show what needs a person, then retirements with their pods, admissions, headroom, launches.
 
     The state of the pods is the last one that retire_node stored, some seconds ago at most.
     """
     if watch and output is Format.JSON:
         raise BadInputError("--output: expected table with --watch.")
+    everywhere = places(profile, region)
+    if watch:
+        if len(everywhere) > 1:
+            raise BadInputError("--watch: expected one profile and one region.")
+        from leeway_cli.terminal import show_changes
+
+        with everywhere[0].entered():
+            show_changes(_views(*_asked(stack, cluster)), stdout_console())
+        return
+
+    from leeway_cli.status.view import as_data, as_view, read_cluster_status
+
+    def read() -> "list[ClusterStatus]":
+        found, names = _asked(stack, cluster)
+        return [read_cluster_status(found, name) for name in names]
+
+    now = datetime.now(UTC)
+    statuses = in_each(everywhere, read)
+    show(statuses, output, lambda one: as_data(one, now), lambda one: as_view(one, now))
+
+
+def _asked(stack: str, cluster: str) -> tuple[Stack, tuple[str, ...]]:
     found = find_stack(stack)
     names = (cluster,) if cluster else found.clusters
     if names is None:
         raise BadInputError(f"--cluster: expected a name, because {CLUSTERS} is not set.")
     if cluster:
         found.warn_if_unmanaged(cluster)
-    if watch:
-        from leeway_cli.terminal import show_changes
-
-        show_changes(_views(found, names), stdout_console())
-        return
-
-    from leeway_cli.status.view import read_cluster_status
-
-    statuses = [read_cluster_status(found, name) for name in names]
-    if output is Format.JSON:
-        from leeway_cli.status.view import as_data
-
-        print_json(as_data(statuses))
-    else:
-        from leeway_cli.status.view import as_view
-
-        stdout_console().print(as_view(statuses, datetime.now(UTC)), soft_wrap=True)
+    return found, names
 
 
 def _views(stack: Stack, names: Sequence[str]) -> Iterator["RenderableType"]:

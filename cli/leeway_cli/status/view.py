@@ -1,7 +1,7 @@
 """Reads the state of the clusters from the table, and prints it."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -27,6 +27,7 @@ from leeway_cli.errors import aws_errors
 from leeway_cli.manifests.changes import age, reading_of
 from leeway_cli.output import as_json, picked
 from leeway_cli.stack import Stack
+from leeway_cli.status.attention import Attention, codes_of, needs_a_person
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,28 +136,50 @@ MOST_PODS = 12
 _NOT_GONE = (Stage.BLOCKED, Stage.FAILED, Stage.PENDING, Stage.TERMINATING, Stage.RETURNED)
 
 
+def attention(status: ClusterStatus, now: datetime) -> tuple[Attention, ...]:
+    """Return what needs a person."""
+    if not codes_of(status, now):
+        return ()
+    from leeway_cli.reason_codes import declared_codes  # It imports what declares codes.
+
+    runbook = {one.name: one.runbook for one in declared_codes() if one.runbook}
+    return needs_a_person(status, runbook, now)
+
+
 def as_view(statuses: Sequence[ClusterStatus], now: datetime) -> RenderableType:
-    """Render for a terminal."""
+    """Render for a terminal: clusters that need a person first."""
+    told = [(attention(status, now), status) for status in statuses]
     parts: list[RenderableType] = []
-    for status in statuses:
-        parts += [_heading(status), *_body(status, now), Text()]
+    for needs, status in sorted(told, key=lambda one: not one[0]):
+        parts += [_heading(status, needs), *map(_attention_line, needs)]
+        parts += [*_body(status, {one.reason for one in needs}, now), Text()]
     return Group(*parts[:-1])
 
 
-def _heading(status: ClusterStatus) -> Text:
+def _heading(status: ClusterStatus, needs: Sequence[Attention]) -> Text:
     heading = Text(status.cluster, style="bold")
     for on, word in ((status.paused, "paused"), (status.dry_run, "dry run")):
         if on:
             heading.append(f"  {word}", style="bold yellow")
+    if needs:
+        heading.append(f"  needs a person: {len(needs)}", style="bold red")
     return heading
 
 
-def _body(status: ClusterStatus, now: datetime) -> Iterator[RenderableType]:
-    for problem in status.problems:
-        yield Text(f"  problem: {problem}", style="red")
-    yield from _pool_lines(status, now)
+def _attention_line(one: Attention) -> Text:
+    more = f" and {one.more} more" if one.more else ""
+    line = Text("  ! ", style="bold red")
+    line.append(f"{printable(one.subject)}{more}  ", style="bold")
+    return line.append(f"{_reason(one.reason)} (runbook: {one.runbook})", style="not bold default")
+
+
+def _body(
+    status: ClusterStatus, told: Collection[Reason], now: datetime
+) -> Iterator[RenderableType]:
+    """What Leeway does. The sentences of `told` stand above it."""
+    yield from _pool_lines(status, told, now)
     for retirement in status.retirements:
-        yield from _retirement_lines(retirement, now)
+        yield from _retirement_lines(retirement, told, now)
     late = {
         instance
         for pool in (status.provisioning.late if status.provisioning else ())
@@ -172,14 +195,24 @@ def _body(status: ClusterStatus, now: datetime) -> Iterator[RenderableType]:
         size = "unchanged" if kept.replicas is None else counted(kept.replicas, "replica")
         if kept.pending:
             size += f", {kept.pending} of them Pending"
-        yield _line(kept.subject, kept.source, f"{size}: {kept.problem or kept.reason}")
+        why = kept.problem or kept.reason
+        said = why.message if why is not None and why not in told else "see above"
+        yield _line(kept.subject, kept.source, f"{size}: {said}")
     if status.provisioning is not None:
-        yield from _provisioning_lines(status.provisioning, now)
+        yield from _provisioning_lines(status.provisioning, told, now)
     if not (status.retirements or status.admissions or status.headroom or status.provisioning):
         yield Text("  no retirement, admission, headroom or launch", style="dim")
 
 
-def _pool_lines(status: ClusterStatus, now: datetime) -> Iterator[Text]:
+def _reason(reason: Reason, told: Collection[Reason] = ()) -> str:
+    return (
+        f"{reason.code}, see above"
+        if reason in told
+        else f"{reason.code}: {printable(reason.message)}"
+    )
+
+
+def _pool_lines(status: ClusterStatus, told: Collection[Reason], now: datetime) -> Iterator[Text]:
     """The pools whose instances do not join: how many failed in a row, and which are late now."""
     late = {one.pool: one for one in (status.provisioning.late if status.provisioning else ())}
     records = {one.pool: one for one in status.pools}
@@ -188,19 +221,21 @@ def _pool_lines(status: ClusterStatus, now: datetime) -> Iterator[Text]:
         record = records.get(name)
         if record is not None and record.paused is not None:
             since = f" since {age(now - record.paused_at)}" if record.paused_at else ""
-            parts.append(f"paused{since}: {record.paused}")
+            parts.append(f"paused{since}: {_reason(record.paused, told)}")
         elif record is not None:
             for row, what in ((record.joins, "joined"), (record.admissions, "were ready")):
                 if row.failures:
                     count = f"{len(row.failures)} of {MOST_FAILURES} never {what}"
                     parts.append(f"{count} ({row.instances}); at {MOST_FAILURES} it is paused")
         if name in late:
-            parts.append(f"{late[name].reason.code}: {late[name].reason}")
+            parts.append(_reason(late[name].reason, told))
         for part in parts:
             yield Text(f"  pool {printable(name)}  {printable(part)}", style="yellow")
 
 
-def _provisioning_lines(one: ProvisioningStatus, now: datetime) -> Iterator[Text]:
+def _provisioning_lines(
+    one: ProvisioningStatus, told: Collection[Reason], now: datetime
+) -> Iterator[Text]:
     parts = [f"last run {age(now - one.run_at)} ago ({one.why or 'no reason given'})"]
     if one.dry_run:
         parts.append("dry run")
@@ -212,7 +247,7 @@ def _provisioning_lines(one: ProvisioningStatus, now: datetime) -> Iterator[Text
     parts.append(homeless if one.pods else "every pod has a place")
     yield _line("launches", "", ", ".join(parts))
     if one.failure is not None:
-        yield Text(f"      {_reason(one.failure)}", style="red")
+        yield Text(f"      {_reason(one.failure, told)}", style="red")
     yield from map(_static_pool_line, one.static_pools)
     for each in one.spending:
         whose = f"nodes of pool {printable(each.pool)}" if each.pool else "nodes of all pools"
@@ -220,11 +255,11 @@ def _provisioning_lines(one: ProvisioningStatus, now: datetime) -> Iterator[Text
     for ahead in one.ahead:
         yield Text(f"      {_reason(ahead)}")
     for problem in one.problems:
-        yield Text(f"      {_reason(problem)}", style="yellow")
+        yield Text(f"      {_reason(problem, told)}", style="yellow")
     for group in one.without_node[:MOST_PODS]:
         names = ", ".join(group.some) + (" …" if group.count > len(group.some) else "")
         what = counted(group.count, "pod gets", "pods get")
-        yield Text(f"      {what} no node: {_reason(group.reason)} ({names})")
+        yield Text(f"      {what} no node: {_reason(group.reason, told)} ({names})")
     others = one.others + sum(group.count for group in one.without_node[MOST_PODS:])
     if others:
         yield Text(f"      {counted(others, 'pod gets', 'pods get')} no node for other reasons")
@@ -246,10 +281,6 @@ def _launched_kinds(one: ProvisioningStatus) -> str:
     return ", ".join(f"{count} {' '.join(kind)}" for kind, count in kinds.most_common(MOST_PODS))
 
 
-def _reason(reason: Reason) -> str:
-    return f"{reason.code}: {printable(reason.message)}"
-
-
 def _line(name: str, place: str, text: str) -> Text:
     line = Text("  ")
     line.append(name, style="bold")
@@ -257,7 +288,9 @@ def _line(name: str, place: str, text: str) -> Text:
     return line.append(text)
 
 
-def _retirement_lines(one: RetirementStatus, now: datetime) -> Iterator[Text]:
+def _retirement_lines(
+    one: RetirementStatus, told: Collection[Reason], now: datetime
+) -> Iterator[Text]:
     record, drain = one.record, one.drain
     parts = [f"{record.kind}, {record.phase}", *_terms(record), *_time_left(record, now)]
     if record.replacement_intent:
@@ -268,7 +301,7 @@ def _retirement_lines(one: RetirementStatus, now: datetime) -> Iterator[Text]:
         parts.append("to be terminated by Leeway, not terminated yet")
     parts += _counts(drain)
     yield _line(record.instance, _node_of(one), ", ".join(parts))
-    for line in (*_problem(drain, now), *_capacity(one.request), *_pods(drain)):
+    for line in (*_problem(drain, told, now), *_capacity(one.request), *_pods(drain)):
         yield Text(f"      {line}")
 
 
@@ -276,10 +309,10 @@ def _node_of(one: RetirementStatus) -> str:
     return (one.drain and one.drain.node) or one.record.facts.private_dns_name
 
 
-def _problem(drain: DrainState | None, now: datetime) -> Iterator[str]:
+def _problem(drain: DrainState | None, told: Collection[Reason], now: datetime) -> Iterator[str]:
     """What keeps the retirement from its next step."""
     if drain is not None and drain.problem is not None:
-        yield f"{printable(drain.problem.message)} ({age(now - drain.at)} ago)"
+        yield f"{_reason(drain.problem, told)} ({age(now - drain.at)} ago)"
 
 
 def _terms(record: Retirement) -> list[str]:
@@ -335,15 +368,17 @@ def _pods(drain: DrainState | None) -> Iterator[str]:
         yield f"and {len(remaining) - MOST_PODS} more"
 
 
-def as_data(statuses: Sequence[ClusterStatus]) -> dict[str, Any]:
+def as_data(statuses: Sequence[ClusterStatus], now: datetime) -> dict[str, Any]:
     """Render as JSON."""
-    return {"clusters": [_cluster(status) for status in statuses]}
+    return {"clusters": [_cluster(status, now) for status in statuses]}
 
 
-def _cluster(status: ClusterStatus) -> dict[str, Any]:
+def _cluster(status: ClusterStatus, now: datetime) -> dict[str, Any]:
     headroom = ("subject", "replicas", "reason", "problem")
     return {
-        **picked(status, "cluster", "paused", "dry_run", "manifests", "problems", "provisioning"),
+        **picked(status, "cluster", "paused", "dry_run"),
+        "needsAPerson": as_json(attention(status, now)),
+        **picked(status, "manifests", "problems", "provisioning"),
         "pausedPools": [
             picked(one, "pool", "paused_at", reason="paused")
             for one in status.pools

@@ -37,6 +37,8 @@ from leeway.manifests.base import Manifest
 from leeway.manifests.configuration import Configuration
 from leeway.manifests.in_cluster import KARPENTER_IS_RUNNING, MANIFESTS_HELD
 from leeway.manifests.node_pool import NodePool, without_conflicts
+from leeway.manifests.status import PoolUsage
+from leeway.manifests.switched import SWITCHED_TO_KARPENTER
 from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.brakes import (
     LAUNCHES_IN_VAIN,
@@ -135,7 +137,7 @@ KINDS = (
 BRAKES = frozenset({LAUNCHES_CAPPED.name, LAUNCHES_IN_VAIN.name, PRICE_CEILING_REACHED.name})
 """The reasons with which Leeway stops spending by itself, and an alarm rings."""
 
-BLOCKS = frozenset({KARPENTER_IS_RUNNING.name, MANIFESTS_HELD.name})
+BLOCKS = frozenset({KARPENTER_IS_RUNNING.name, MANIFESTS_HELD.name, SWITCHED_TO_KARPENTER.name})
 """The reasons for which nothing is launched and nothing is given back."""
 
 FOR_RETURNS = timedelta(seconds=20)
@@ -277,7 +279,7 @@ class NodeProvisioning:
             ahead=upcoming.reasons,
             launch_problems=(
                 *((blocked,) if blocked else ()),
-                *conflicts,
+                *conflicts.values(),
                 *(one for one in outcome.reasons if one != blocked),
                 *read.problems,
             ),
@@ -290,6 +292,8 @@ class NodeProvisioning:
             returned=returned,
             static_pools=static.reached(outcome),
             late=late,
+            usage=usage_of(read, pools),
+            conflicts=conflicts,
         )
         return self._with_status(report, rehearses)
 
@@ -505,6 +509,19 @@ class NodeProvisioning:
             problem = NOT_WRITTEN(what="the status", cluster=report.cluster, error=clause(error))
             return replace(report, failures=(*report.failures, problem))
         return report
+
+
+def usage_of(read: ClusterRead, pools: Sequence[Pool]) -> Mapping[str, PoolUsage]:
+    """Return the nodes of pools as the run found them, with the instances that will join."""
+    found: dict[str, PoolUsage] = {}
+    now = read.state.read_at
+    coming = nodes_on_the_way(read.intents, read.state.joined, pools, read.catalog, now)
+    for joined, nodes in ((True, read.demand.nodes), (False, coming)):
+        for one in nodes:
+            before = found.get(one.pool, PoolUsage())
+            used = before.resources + one.capacity
+            found[one.pool] = PoolUsage(before.nodes + 1, used, before.joined or joined)
+    return found
 
 
 def _unusable(state: ClusterState) -> frozenset[str]:

@@ -16,6 +16,7 @@ from werkzeug.exceptions import HTTPException
 
 from leeway_sandbox.aws.autoscaling import ScalingResponse
 from leeway_sandbox.aws.calls import Answer, Call, Environ
+from leeway_sandbox.aws.documents import TypesOfRegion
 from leeway_sandbox.aws.dynamodb import DynamoDbResponse
 from leeway_sandbox.aws.eks import Eks
 from leeway_sandbox.aws.instance_status import InstanceStatuses
@@ -25,7 +26,7 @@ from leeway_sandbox.aws.spot import SpotRequests
 from leeway_sandbox.aws.stacks import DeployedStacks
 
 
-class Ec2(InstanceStatuses, ReservationCalls, SpotPrices, SpotRequests, EC2Response):
+class Ec2(InstanceStatuses, ReservationCalls, SpotPrices, SpotRequests, TypesOfRegion, EC2Response):
     """moto's EC2 actions, and those that the sandbox answers itself."""
 
 

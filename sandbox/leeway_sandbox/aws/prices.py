@@ -20,6 +20,7 @@ from moto.ec2.models.instance_types import (
 from moto.ec2.responses.spot_instances import SpotInstances
 
 from leeway_sandbox.aws import regions
+from leeway_sandbox.aws.documents import Documents
 from leeway_sandbox.aws.ec2_requests import page
 
 MOST_PRODUCTS, MOST_PRICES = 100, 1000  # of a page, unless the caller asks for fewer
@@ -190,7 +191,7 @@ class SpotPrices(SpotInstances):
             }
             for name, zone, product, price in shown
         ]
-        return ActionResult({"SpotPriceHistory": history, "NextToken": token or ""})
+        return Documents({"SpotPriceHistory": history, "NextToken": token or ""})
 
 
 def add_retired_types() -> None:

@@ -155,6 +155,16 @@ class EventSources:
         """Return the mappings."""
         return [poller.source for poller in self._pollers]
 
+    def enable(self, source: EventSource, *, enabled: bool) -> None:
+        """Start or stop a mapping."""
+        for poller in self._pollers:
+            if poller.source == source:
+                poller.enable(enabled=enabled)
+
+    def state(self, source: EventSource) -> str:
+        """Return the state of a mapping, as Lambda names it."""
+        return next(poller.state for poller in self._pollers if poller.source == source)
+
     def status(self) -> dict[str, dict[str, int]]:
         """Return the number of running batches of each mapping."""
         return {poller.source.name: {"running": poller.running} for poller in self._pollers}
@@ -182,10 +192,27 @@ class _Poller:
     running: int = 0
     visibility_timeout: int = 0  # of the queue, in seconds
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    polling: asyncio.Task[None] | None = None
+
+    @property
+    def state(self) -> str:
+        """Enabled, Disabling while a batch runs, or Disabled."""
+        if self.polling is not None:
+            return "Enabled"
+        return "Disabling" if self.running else "Disabled"
 
     def start(self) -> None:
         """Begin to poll."""
-        self._spawn(self._poll())
+        self.polling = self._spawn(self._poll())
+
+    def enable(self, *, enabled: bool) -> None:
+        """Begin to poll, or stop. A message that SQS is just delivering then comes again when its
+        visibility timeout has ended, and batches that run go on."""
+        if enabled and self.polling is None:
+            self.start()
+        elif not enabled and self.polling is not None:
+            self.polling.cancel()
+            self.polling = None
 
     async def close(self) -> None:
         """Stop to poll."""
@@ -195,10 +222,11 @@ class _Poller:
         await self.sqs.close()
         await self.control.close()
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
+        return task
 
     async def _poll(self) -> None:
         slots = asyncio.Semaphore(self.source.concurrency or self.pools.concurrency)

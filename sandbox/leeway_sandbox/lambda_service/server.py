@@ -22,6 +22,7 @@ from leeway_sandbox.control import Journal
 from leeway_sandbox.lambda_service.definitions import (
     LATEST,
     PUBLISHED,
+    EventSource,
     FunctionDefinition,
     Functions,
     ServiceError,
@@ -100,6 +101,7 @@ class Descriptions:
             web.get(f"/2019-09-30{functions}/concurrency", self._concurrency),
             web.get(f"/2015-03-31{functions}/aliases/{{alias}}", self._alias),
             web.get("/2015-03-31/event-source-mappings", self._mappings),
+            web.put("/2015-03-31/event-source-mappings/{uuid}", self._change_mapping),
         ]
 
     async def _account(self, _request: web.Request) -> web.Response:
@@ -139,20 +141,35 @@ class Descriptions:
         name = request.query.get("FunctionName")
         wanted = self._functions.resolve(name).function if name else None
         mappings = [
-            {
-                "UUID": str(uuid.uuid5(uuid.NAMESPACE_URL, source.name)),
-                "FunctionArn": source.function,
-                "EventSourceArn": source.queue,
-                "State": "Enabled",
-                "BatchSize": source.batch_size,
-            }
+            self._mapping(source)
             for source in self._event_sources.sources()
             if wanted in (None, self._functions.resolve(source.function).function)
         ]
         return _described({"EventSourceMappings": mappings})
 
+    async def _change_mapping(self, request: web.Request) -> web.Response:
+        wanted, change = request.match_info["uuid"], await request.json()
+        for source in self._event_sources.sources():
+            if _uuid_of(source) == wanted:
+                self._event_sources.enable(source, enabled=change["Enabled"])
+                return _described(self._mapping(source))
+        raise ServiceError.missing(f"The resource you requested does not exist: {wanted}")
+
+    def _mapping(self, source: EventSource) -> dict[str, Any]:
+        return {
+            "UUID": _uuid_of(source),
+            "FunctionArn": source.function,
+            "EventSourceArn": source.queue,
+            "State": self._event_sources.state(source),
+            "BatchSize": source.batch_size,
+        }
+
     def _find(self, request: web.Request) -> FunctionDefinition:
         return self._functions.resolve(request.match_info["function"]).function
+
+
+def _uuid_of(source: EventSource) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, source.name))
 
 
 def _described(body: dict[str, Any]) -> web.Response:

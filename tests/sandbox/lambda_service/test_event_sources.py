@@ -10,6 +10,7 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 
 from tests.sandbox.aws.started import Sandbox, started
 
@@ -285,6 +286,27 @@ def test_a_function_is_killed_in_the_middle_of_a_call(
     prefix = f"{consumed.name}-created-"
     listed = consumed.sqs.list_queues(QueueNamePrefix=prefix)["QueueUrls"]
     assert sorted(url.rpartition(prefix)[2] for url in listed) == created
+
+
+def test_a_disabled_mapping_leaves_its_messages_until_it_is_enabled(consumed: Consumed) -> None:
+    consumed.consume()
+    consumed.send("a1", seconds=0.5)
+    eventually(lambda: consumed.steps())
+    client = consumed.service.client
+
+    def change(enabled: bool) -> str:
+        (mapping,) = client.list_event_source_mappings()["EventSourceMappings"]
+        changed = client.update_event_source_mapping(UUID=mapping["UUID"], Enabled=enabled)
+        return str(changed["State"])
+
+    eventually(lambda: change(False) == "Disabled")
+    assert consumed.steps() == [">a1", "a1"], "a batch that runs ends first"
+    consumed.hide_for(1)  # SQS may give it to the poll that has just ended.
+    consumed.send("a2")
+    assert change(True) == "Enabled"
+    assert consumed.ended(2)[2:] == [">a2", "a2"]
+    with pytest.raises(ClientError, match="ResourceNotFoundException"):
+        client.update_event_source_mapping(UUID="0" * 36, Enabled=True)
 
 
 def test_a_mapping_of_a_function_that_does_not_exist_is_refused(service: Service) -> None:

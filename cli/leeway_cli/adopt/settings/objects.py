@@ -192,50 +192,50 @@ class KubernetesObjects:
     """The objects of one cluster. Every method raises the errors of `ports.kubernetes`."""
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+        self.connection = connection
 
     def has_policies(self) -> bool:
         """Whether the API server has admission policies, as Kubernetes has from 1.30 on."""
-        served = self._request("GET", "/apis/admissionregistration.k8s.io/v1") or {}
+        served = self.request("GET", "/apis/admissionregistration.k8s.io/v1") or {}
         names = {one.get("name") for one in served.get("resources") or ()}
         return PLURALS["ValidatingAdmissionPolicy"] in names
 
     def read(self, wanted: ClusterObject) -> ClusterObject | None:
         """Read an object, reduced to the fields that `wanted` has; None if it does not exist."""
-        found = self._request("GET", wanted.path)
+        found = self.request("GET", wanted.path)
         return None if found is None else as_found(wanted, found)
 
     def apply(self, wanted: ClusterObject) -> None:
         """Apply an object as field manager `leeway`, by force."""
         params = {"fieldManager": FIELD_MANAGER, "force": "true"}
-        self._request("PATCH", wanted.path, params=params, content=_APPLY, body=wanted.body)
+        self.request("PATCH", wanted.path, params=params, content=_APPLY, body=wanted.body)
 
     def is_served(self, path: str) -> bool:
         """Whether a CRD exists and the API server serves its kind."""
-        status = (self._request("GET", path) or {}).get("status") or {}
+        status = (self.request("GET", path) or {}).get("status") or {}
         served = {one["type"]: one["status"] for one in status.get("conditions") or ()}
         return served.get("Established") == "True"
 
     def install(self, path: str, body: Mapping[str, Any]) -> None:
         """Create an object as field manager `leeway`, and take over no field of others."""
-        self._request(
+        self.request(
             "PATCH", path, params={"fieldManager": FIELD_MANAGER}, content=_APPLY, body=body
         )
 
     def delete(self, wanted: ClusterObject) -> None:
         """Delete an object; a missing one is not an error."""
-        self._request("DELETE", wanted.path)
+        self.request("DELETE", wanted.path)
 
     def is_empty(self, namespace: ClusterObject) -> bool:
         """Whether a namespace has no object of a kind that its deletion would end."""
         return not any(
-            (self._request("GET", f"{namespace.path}/{kind}", params={"limit": "1"}) or {}).get(
+            (self.request("GET", f"{namespace.path}/{kind}", params={"limit": "1"}) or {}).get(
                 "items"
             )
             for kind in _SHARED
         )
 
-    def _request(
+    def request(
         self,
         method: str,
         path: str,
@@ -255,7 +255,7 @@ class KubernetesObjects:
             return answer
 
         try:
-            return self._connection.call(send)
+            return self.connection.call(send)
         except ApiError as error:
             if error.response.status_code == 404 and method in {"GET", "DELETE"}:
                 return None

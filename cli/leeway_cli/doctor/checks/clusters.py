@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from leeway.manifests.in_cluster import KARPENTER_IS_RUNNING, MANIFESTS_HELD
+from leeway.manifests.switched import SWITCHED_TO_KARPENTER
 from leeway.policy.rules import USD_PER_HOUR
 
 from leeway_cli.adopt.settings.leeway_stack import LeewayStack
@@ -55,7 +56,7 @@ def check_clusters(facts: Facts) -> Iterator[Finding]:
             )
 
 
-_BLOCKS = {one.name: one for one in (KARPENTER_IS_RUNNING, MANIFESTS_HELD)}
+_BLOCKS = {one.name: one for one in (KARPENTER_IS_RUNNING, MANIFESTS_HELD, SWITCHED_TO_KARPENTER)}
 
 
 def spending_limit(usd_per_hour: float | None) -> str:

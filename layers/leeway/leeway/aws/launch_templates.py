@@ -64,7 +64,7 @@ class Ec2LaunchTemplates:
                 for one in page["LaunchTemplates"]
             ]
 
-    def delete(self, template: str) -> None:
+    def delete_template(self, template: str) -> None:
         """Delete a launch template by its id; one that does not exist is not an error."""
         with aws_errors():
             try:

@@ -82,7 +82,8 @@ def owner_of(tags: Mapping[str, str], labels: Mapping[str, str] | None = None) -
     they are not known.
 
     The tag of EC2 Auto Scaling takes precedence, because nobody else can write it. Everybody who
-    has the right to tag instances can write the other tags.
+    has the right to tag instances can write the other tags. Leeway's take precedence over those of
+    Karpenter, which stay on an instance that `leeway switch` has taken over.
     """
     labels = labels or {}
     if labels.get("eks.amazonaws.com/compute-type") == "fargate":
@@ -94,14 +95,16 @@ def owner_of(tags: Mapping[str, str], labels: Mapping[str, str] | None = None) -
         return Owner(OwnerKind.AUTO_SCALING_GROUP, group)
     if managed:
         return Owner(OwnerKind.MANAGED_NODE_GROUP, managed)
-    if pool := tags.get("karpenter.sh/nodepool") or tags.get("karpenter.sh/provisioner-name"):
-        return Owner(OwnerKind.KARPENTER, pool)
+    own = tags.get(POOL_TAG) if tags.get(OWNER_TAG) == "leeway" else None
+    karpenters = tags.get("karpenter.sh/nodepool") or tags.get("karpenter.sh/provisioner-name")
+    if karpenters and not own:
+        return Owner(OwnerKind.KARPENTER, karpenters)
     if pool := tags.get(AUTO_MODE_TAG):
         return Owner(OwnerKind.AUTO_MODE, pool)
     if labels.get("eks.amazonaws.com/compute-type") == "auto":
         return Owner(OwnerKind.AUTO_MODE)
-    if tags.get(OWNER_TAG) == "leeway" and (pool := tags.get(POOL_TAG)):
-        return Owner(OwnerKind.LEEWAY, pool)
+    if own:
+        return Owner(OwnerKind.LEEWAY, own)
     return Owner(OwnerKind.NONE)
 
 

@@ -1,21 +1,33 @@
 """The ClusterApi Protocol over HTTP: custom resources, and the Leases of Karpenter."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from lightkube import ApiError
 from msgspec import Struct, field
-from msgspec.json import Decoder
+from msgspec.json import Decoder, encode
 
-from leeway.kubernetes.connection import Connection, is_unknown_path, raise_for_status
+from leeway.kubernetes.connection import (
+    FIELD_MANAGER,
+    Connection,
+    is_unknown_path,
+    raise_for_status,
+    raise_unless_object,
+)
 from leeway.kubernetes.list_watch import ObjectList, list_objects, read_json
+from leeway.kubernetes.pod_events import warn
 from leeway.manifests.in_cluster import Lease, is_read
-from leeway.manifests.reading import Kind
+from leeway.manifests.reading import Kind, find_kind
+from leeway.manifests.status import ManifestEvent, StatusPatch
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 
 LEASE = "karpenter-leader-election"
 NAMESPACES = ("kube-system", "karpenter")
 """Where Karpenter keeps its Lease: the namespace of its chart, by its documentation the first."""
+
+STATUS_MANAGER = f"{FIELD_MANAGER}-status"
+"""The field manager of every status: tools that compare manifests can leave it out by this name."""
 
 _OBJECTS = Decoder(ObjectList[dict[str, Any]])
 
@@ -57,6 +69,44 @@ class HttpClusterApi:
         except ApiError as error:
             raise ClusterRefused(f"{path}: {error}"[:300]) from error
 
+    def patch_status(self, patch: StatusPatch) -> bool:
+        """Patch the status of an object at the version that was read, and nothing else of it; False
+        if the object has changed or is gone."""
+        path = f"{_path_of(patch.document)}/status"
+        version = patch.document["metadata"].get("resourceVersion")
+        body = {"metadata": {"resourceVersion": version}, "status": patch.status}
+
+        def send(connection: Connection) -> None:
+            response = connection.plain.patch(
+                path,
+                params={"fieldManager": STATUS_MANAGER},
+                content=encode(body),
+                headers={"Content-Type": "application/merge-patch+json"},
+            )
+            raise_unless_object(response)
+
+        try:
+            self._connection.call(send)
+        except ApiError as error:
+            if error.response.status_code in (404, 409):
+                return False
+            raise ClusterRefused(f"{path}: {error}"[:300]) from error
+        except ClusterUnavailable as error:
+            if is_unknown_path(error):
+                return False
+            raise
+        return True
+
+    def write_event(self, event: ManifestEvent) -> None:
+        """Create an Event of type Warning about a manifest, in its namespace or in `default`."""
+        document, metadata = event.document, event.document.get("metadata") or {}
+        about = {name: metadata[name] for name in ("namespace", "name", "uid") if name in metadata}
+        kind = {"apiVersion": document.get("apiVersion"), "kind": document.get("kind")}
+        namespace = str(metadata.get("namespace") or "default")
+        warn(
+            self._connection, namespace, event.name, {**kind, **about}, event.reason, event.message
+        )
+
     def karpenter_leases(self) -> tuple[Lease, ...]:
         """Read the Leases with which Karpenter elects its leader. One without a holder counts,
         too: a leader that stops gives its Lease back, and may still buy."""
@@ -81,6 +131,14 @@ class HttpClusterApi:
             if error.response.status_code == 404:
                 return None
             raise ClusterRefused(f"{path}: {error}"[:300]) from error
+
+
+def _path_of(document: Mapping[str, Any]) -> str:
+    """Return the path of an object that was listed."""
+    kind = find_kind(document["apiVersion"], document["kind"])
+    metadata = document["metadata"]
+    namespace = f"/namespaces/{metadata['namespace']}" if kind.namespaced else ""
+    return f"/apis/{kind.api_version}{namespace}/{kind.plural}/{metadata['name']}"
 
 
 def _lean(document: dict[str, Any]) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from leeway.kubernetes.list_watch import (
     list_objects,
     without_nulls,
 )
+from leeway.kubernetes.node_claims import release_claim
 from leeway.kubernetes.pod_feed import WatchedPods
 from leeway.kubernetes.translate import (
     EXCLUDED_LABEL,
@@ -229,16 +230,16 @@ class LightkubeCluster:
         return self._change_node(node.name, out_of_service, node.uid, version=node.version)
 
     def delete_node(self, node: Node) -> bool:
-        """Delete the Node object by its name, UID and resource version."""
+        """Delete the Node object by its name, UID and resource version, and the NodeClaim of a node
+        that Leeway has taken over from Karpenter."""
         options = _delete_options(node.uid, None, dry_run=False)
         options["preconditions"]["resourceVersion"] = node.version
         path = f"/api/v1/nodes/{node.name}"
         try:
-            self._connection.call(
-                lambda c: raise_unless_object(c.plain.request("DELETE", path, json=options))
-            )
+            left = self._connection.call(partial(_deleted, path=path, options=options))
         except ApiError:
             return False
+        release_claim(self._connection, left)
         return True
 
     def _change_node(
@@ -520,6 +521,13 @@ def _delete_options(uid: str, grace: int | None, dry_run: bool) -> dict[str, Any
     if dry_run:
         options["dryRun"] = ["All"]
     return options
+
+
+def _deleted(connection: Connection, path: str, options: dict[str, Any]) -> dict[str, Any]:
+    response = connection.plain.request("DELETE", path, json=options)
+    raise_unless_object(response)
+    answer: dict[str, Any] = response.json()
+    return answer
 
 
 def _node_table(connection: Connection, params: dict[str, str | int]) -> dict[str, Any]:

@@ -165,7 +165,7 @@ that is no API server, and must not fill the memory."""
 
 class WatchRequest:
     """A watch on the objects of `path` that lasts for `seconds`; `parameters` are those of the
-    query."""
+    query, `accept` is the form of the answer."""
 
     def __init__(
         self,
@@ -173,11 +173,13 @@ class WatchRequest:
         path: str,
         parameters: Mapping[str, str],
         seconds: float = WATCH_SECONDS,
+        accept: str = "application/json",
     ) -> None:
         self._connection = connection
         self._path = path
         self._parameters = {"watch": "true", "timeoutSeconds": str(round(seconds)), **parameters}
         self._timeout = seconds + EXTRA_SECONDS
+        self._headers = {"Accept": accept}
         self.stop = Stop()
         """Ends the watch, from another thread."""
 
@@ -215,6 +217,7 @@ class WatchRequest:
             "GET",
             self._path,
             params=self._parameters,
+            headers=self._headers,
             timeout=httpx2.Timeout(10.0, connect=3.0, read=self._timeout),
             extensions={TOTAL: self._timeout, STOP: self.stop},
         ) as response:

@@ -1,5 +1,6 @@
-"""The PodEvents Protocol over HTTP."""
+"""Kubernetes Events over HTTP: the PodEvents Protocol, and Events about other objects."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,45 +23,62 @@ class HttpPodEvents:
         self._connection = connection
 
     def write(self, event: PodEvent) -> None:
-        """Create a core/v1 Event of type Warning in the namespace of the pod. An Event that exists,
-        and a namespace that has gone or terminates with the pod, are no errors.
+        """Create an Event in the namespace of the pod, as `warn` does.
 
         Raises:
             ClusterUnavailable, ClusterRefused: the API server did not answer, or refused.
         """
         if not is_segment(event.namespace):
             raise ClusterRefused(f"{printable(event.namespace)} is not the name of a namespace")
-        now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        body = {
+        about = {
             "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": event.name, "namespace": event.namespace},
-            "involvedObject": {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "namespace": event.namespace,
-                "name": event.pod,
-                "uid": event.uid,
-            },
-            "reason": event.reason,
-            "message": printable(event.message)[:LONGEST_MESSAGE],
-            "type": "Warning",
-            "source": {"component": "leeway"},
-            "reportingComponent": "leeway",
-            "reportingInstance": "",
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
+            "kind": "Pod",
+            "namespace": event.namespace,
+            "name": event.pod,
+            "uid": event.uid,
         }
-        try:
-            self._connection.call(lambda connection: _create(connection, event.namespace, body))
-        except ApiError:
-            return  # the Event exists (409), or the namespace has gone (404)
-        except ClusterForbidden as error:
-            cause = error.__cause__
-            reasons = read_error(cause).causes if isinstance(cause, ApiError) else ()
-            if not any(reason == "NamespaceTerminating" for reason, _ in reasons):
-                raise
+        warn(self._connection, event.namespace, event.name, about, event.reason, event.message)
+
+
+def warn(
+    connection: Connection,
+    namespace: str,
+    name: str,
+    about: Mapping[str, Any],
+    reason: str,
+    message: str,
+) -> None:
+    """Create a core/v1 Event of type Warning about an object. An Event that exists, and a namespace
+    that has gone or terminates, are no errors.
+
+    Raises:
+        ClusterUnavailable, ClusterRefused: the API server did not answer, or refused.
+    """
+    now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    body = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": namespace},
+        "involvedObject": about,
+        "reason": reason,
+        "message": printable(message)[:LONGEST_MESSAGE],
+        "type": "Warning",
+        "source": {"component": "leeway"},
+        "reportingComponent": "leeway",
+        "reportingInstance": "",
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }
+    try:
+        connection.call(lambda one: _create(one, namespace, body))
+    except ApiError:
+        return  # the Event exists (409), or the namespace has gone (404)
+    except ClusterForbidden as error:
+        cause = error.__cause__
+        reasons = read_error(cause).causes if isinstance(cause, ApiError) else ()
+        if not any(one == "NamespaceTerminating" for one, _ in reasons):
+            raise
 
 
 def _create(connection: Connection, namespace: str, body: dict[str, Any]) -> None:

@@ -278,7 +278,7 @@ class PoolResolver:
         self._read_ahead(settings, variants)
         resources = NodeResources(
             self.security_groups(settings),
-            self._profile(settings),
+            self.instance_profile(settings),
             user_tags(settings),
         )
         image_of = self.images(settings, variants)
@@ -301,12 +301,18 @@ class PoolResolver:
         Errors are those of the first read that fails, in the order in which `resolve` uses them."""
         reads: list[Callable[[], object]] = [
             partial(self.security_groups, settings),
-            partial(self._profile, settings),
+            partial(self.instance_profile, settings),
             partial(self.images, settings, variants),
         ]
         in_parallel(lambda read: read(), reads, len(reads))
 
-    def _profile(self, settings: NodeSettings) -> str:
+    def instance_profile(self, settings: NodeSettings) -> str:
+        """Return the name of the instance profile of a pool.
+
+        Raises:
+            NotLaunchable: there is none, or its role does not belong to the cluster.
+            CloudUnavailable, CloudRefused: AWS cannot be read.
+        """
         if settings.profile is not None:
             place, found = settings.profile.place, self._named_profile(settings.profile)
         else:

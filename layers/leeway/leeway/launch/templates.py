@@ -54,7 +54,7 @@ class OwnedLaunchTemplates(Protocol):
         """List the launch templates whose tags name Leeway as the owner, and this cluster."""
         ...
 
-    def delete(self, template: str) -> None:
+    def delete_template(self, template: str) -> None:
         """Delete a launch template by its id. One that does not exist any more is not an error."""
         ...
 

@@ -12,6 +12,7 @@ from leeway.instances.owners import OwnerKind
 from leeway.manifests.base import (
     Duration,
     IpAddress,
+    LabelKey,
     Manifest,
     Metadata,
     SecurityGroupTerms,
@@ -22,6 +23,7 @@ from leeway.manifests.base import (
 )
 from leeway.notices import NoticeKind
 from leeway.policy.rules import (
+    COST_LABELS,
     DEFAULTS,
     MOST_LAUNCHES,
     SAFETY_MARGIN,
@@ -254,6 +256,13 @@ class Provisioning(Strict):
     minute."""
 
 
+class Costs(Strict):
+    """How `leeway cost` splits what the nodes cost."""
+
+    labels: Annotated[tuple[LabelKey, ...], Field(max_length=5)] = COST_LABELS
+    """Keys of labels of pods, at most five. The costs of the past are not split by new keys."""
+
+
 class ClusterSpec(Strict):
     """The policy of Leeway in the cluster."""
 
@@ -276,6 +285,8 @@ class ClusterSpec(Strict):
     """The brake on launches of nodes for pods."""
     give_back: GiveBack = GiveBack()
     """What it must save to move pods to fewer or cheaper nodes."""
+    costs: Costs = Costs()
+    """How `leeway cost` splits what the nodes cost."""
     defaults: Defaults = Defaults()
     """The node class of pools whose node class has no manifest. Launches also use its node role,
     subnets, security groups and tags if a node class does not set them."""
@@ -329,6 +340,7 @@ def cluster_policy(cluster: Cluster) -> ClusterPolicy:
         most_launches=spec.launches.at_most,
         usd_per_hour=spec.launches.usd_per_hour,
         worth=_worth(spec.give_back),
+        cost_labels=tuple(dict.fromkeys(spec.costs.labels)),
     )
 
 

@@ -243,6 +243,14 @@ class Configuration:
                 found += self._reading(cluster, stored).written
         return tuple(found)
 
+    def forget(self, cluster: str) -> None:
+        """Read the manifests of a cluster again on their next use. If the table does not answer
+        then, those that were read last apply."""
+        with self._lock:
+            for key, known in self._known.items():
+                if key[0] == cluster:
+                    self._known[key] = replace(known, until=known.until - FRESH_FOR)
+
     def unread(self, cluster: str, resources: Collection[str]) -> frozenset[str]:
         """Name the invalid manifests of some kinds, as `KIND NAMESPACE/NAME`. Their objects may
         still exist in the cluster, and must not be treated as orphans."""

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from itertools import takewhile
-from typing import Any, Protocol
+from typing import Protocol
 
 from pydantic import AwareDatetime
 
@@ -28,15 +28,14 @@ from leeway.manifests.configuration import (
     StoredManifests,
 )
 from leeway.manifests.reading import KINDS, LARGEST, Kind, Written, interpret
+from leeway.manifests.status import Document, ReadObject
+from leeway.manifests.switched import switched_block
 from leeway.ports.aws import CloudRefused
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.table import Record, RecordChanged, Table
 
-type Document = Mapping[str, Any]
-
 TAKE = "leeway.sh/take"
 """The label or annotation of a ScaledObject that Leeway takes over from KEDA: `true`."""
-NODE_CLASS = "ec2nodeclass.karpenter.k8s.aws"
 SCALED_OBJECT = "scaledobject.keda.sh"
 
 MANIFESTS_HELD = ReasonCode(
@@ -138,11 +137,22 @@ def name_in_cluster(cluster: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Copied:
+    """A copy that was made. `problems` are invalid manifests, `held` is why nothing is removed,
+    `objects` are those that were read and are not being deleted."""
+
+    problems: tuple[Reason, ...] = ()
+    held: Reason | None = None
+    objects: tuple[ReadObject, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Copying:
     """What one copy changes in the table: writes with the versions that they replace, and removals.
 
     `problems` are invalid manifests, whose last valid copies stay. `held`: why nothing is removed.
-    `missing`: since when complete lists lack other copies, by their title.
+    `missing`: since when complete lists lack other copies, by their title. `objects`: all that were
+    read.
     """
 
     writes: tuple[tuple[StoredManifest, int], ...] = ()
@@ -150,6 +160,7 @@ class Copying:
     problems: tuple[Reason, ...] = ()
     held: Reason | None = None
     missing: Mapping[str, datetime] = field(default_factory=dict)
+    objects: tuple[ReadObject, ...] = ()
 
 
 COPY_FOR = timedelta(seconds=20)
@@ -182,6 +193,7 @@ def plan_copy(
     seen: set[Key] = set()
     writes: list[tuple[StoredManifest, int]] = []
     problems: list[Reason] = []
+    objects: list[ReadObject] = []
     for resource, documents in listed.items():
         counted: Counter[str] = Counter()
         for document in documents or ():
@@ -192,16 +204,11 @@ def plan_copy(
             counted[key[1]] += 1
             if key[1] and counted[key[1]] > MOST_IN_NAMESPACE:
                 continue
-            match _read(document, cluster):
-                case Written() as written:
-                    for write in _write(before, written, now):
-                        if size := _too_large(cluster, write[0]):
-                            problem = f"{write[0].title}: {size}"
-                            problems.append(MANIFEST_INVALID(problem=problem, author=""))
-                        else:
-                            writes.append(write)
-                case str() as problem:
-                    problems.append(MANIFEST_INVALID(problem=clause(problem), author=""))
+            new, problem = _judged(before, document, cluster, now)
+            writes += new
+            objects.append(ReadObject(resource, document, clause(problem)))
+            if problem:
+                problems.append(MANIFEST_INVALID(problem=clause(problem), author=""))
         for namespace, count in counted.items():
             if namespace and count > MOST_IN_NAMESPACE:
                 problem = (
@@ -213,10 +220,24 @@ def plan_copy(
     held = _held(cluster, copies, listed, seen)
     if held:
         # When the others are back, what is still missing counts anew: it may come back, too.
-        return Copying(tuple(writes), (), tuple(problems), held)
+        return Copying(tuple(writes), (), tuple(problems), held, objects=tuple(objects))
     lacking = [one for one in copies if (one.resource, one.namespace, one.name) not in seen]
     removals, since = _removals(lacking, missing, now)
-    return Copying(tuple(writes), removals, tuple(problems), missing=since)
+    return Copying(tuple(writes), removals, tuple(problems), missing=since, objects=tuple(objects))
+
+
+def _judged(
+    before: Mapping[Key, StoredManifest], document: Document, cluster: str, now: datetime
+) -> tuple[list[tuple[StoredManifest, int]], str]:
+    """Return what is written for an object, and why it is invalid."""
+    read = _read(document, cluster)
+    if isinstance(read, str):
+        return [], read
+    writes = list(_write(before, read, now))
+    for one, _ in writes:
+        if size := _too_large(cluster, one):
+            return [], f"{one.title}: {size}"
+    return writes, ""
 
 
 def _removals(
@@ -337,6 +358,8 @@ def launch_block(
     Raises:
         CloudUnavailable, CloudRefused, ClusterUnavailable, ClusterRefused: it is not known.
     """
+    if (switched := switched_block(table, cluster)) is not None:
+        return switched
     home = home_of(table, cluster)
     if home.held is not None:
         return home.held
@@ -359,9 +382,9 @@ class ManifestCopies:
         self._open_cluster = open_cluster
         self._clock = clock
 
-    def copy(self, cluster: str) -> tuple[tuple[Reason, ...], Reason | None]:
-        """Copy the manifests of a cluster, if they are in its API server; return which are invalid,
-        and why nothing is removed.
+    def copy(self, cluster: str) -> Copied | None:
+        """Copy the manifests of a cluster; None if they are not in its API server, or if another
+        copy has written meanwhile.
 
         The table is read before the API server, and each write replaces the version that was read:
         of two copies at a time, the one that has read the API server earlier does not overwrite.
@@ -372,14 +395,14 @@ class ManifestCopies:
         until = self._clock.now() + COPY_FOR
         home = home_of(self._table, cluster)
         if home.home is Home.TABLE:
-            return (), None
+            return None
         stored = self._stored.of(cluster, deleted=True)
         api = self._open_cluster(cluster)
         listed = {resource: _list(api, resource) for resource in READ}
         planned = plan_copy(cluster, stored, listed, self._clock.now(), home.missing)
         new = replace(home, held=planned.held, missing=planned.missing)
         if not self._still_at(new, home):
-            return (), None
+            return None
         changes = [
             (one.title, partial(self._stored.write, cluster, one, replaces))
             for one, replaces in planned.writes
@@ -389,7 +412,7 @@ class ManifestCopies:
         ]
         in_time = takewhile(lambda _: self._clock.now() < until, changes)
         refused = [reason for one in in_time if (reason := _refused(*one)) is not None]
-        return (*planned.problems, *refused), planned.held
+        return Copied((*planned.problems, *refused), planned.held, planned.objects)
 
     def _still_at(self, new: ManifestHome, home: ManifestHome) -> bool:
         """Whether the home is still what was read, and write what changes. If a person has changed

@@ -466,19 +466,20 @@ def pools_of(manifests: Iterable[Manifest]) -> tuple[Pool, ...]:
 
 def without_conflicts(
     manifests: Iterable[Manifest], catalog: Catalog
-) -> tuple[tuple[Manifest, ...], tuple[Reason, ...]]:
-    """Leave out the NodeOverlays that conflict with another one, and return why. Two conflict if
-    they have one weight and set the price of one offering, or one resource of one type, also to
-    equal values: the one whose name is later in the alphabet stays, and the other applies nowhere.
+) -> tuple[tuple[Manifest, ...], Mapping[str, Reason]]:
+    """Leave out the NodeOverlays that conflict with another one, and return why, by their names.
+    Two conflict if they have one weight and set the price of one offering, or one resource of one
+    type, also to equal values: the one whose name is later in the alphabet stays, and the other
+    applies nowhere.
 
     Source: Karpenter's controller `nodeoverlay` and its suite.
     """
     given = tuple(manifests)
     if sum(isinstance(one, NodeOverlay) for one in given) < 2:
-        return given, ()
+        return given, {}
     conflicts = conflicts_of(pools_of(given), catalog)
     left = (m for m in given if not isinstance(m, NodeOverlay) or m.metadata.name not in conflicts)
-    return tuple(left), tuple(conflicts.values())
+    return tuple(left), conflicts
 
 
 def pools_without_limits(manifests: Iterable[Manifest]) -> tuple[str, ...]:

@@ -44,6 +44,19 @@ class UnscheduledPod:
     unscheduled_because: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class ManifestMark:
+    """A manifest in the answer of a watch. Its mark changes if its users change it."""
+
+    uid: str
+    mark: int
+
+
+MOST_MANIFESTS = 10_000
+"""Manifests of a cluster whose changes are noticed at once: those of tenants must not fill the
+memory. The schedule of each minute finds the changes of others."""
+
+
 class PodBursts:
     """The pods of one cluster that need a node, and the burst that collects them.
 
@@ -72,11 +85,15 @@ class PodBursts:
         if pod.uid in self._reported_before:
             self._reported_before.discard(pod.uid)
             self._reported.add(pod.uid)
-        if pod.uid in self._reported or pod.uid in self._collected:
+        self.collect(pod.uid, now)
+
+    def collect(self, uid: str, now: float) -> None:
+        """Take in what needs a run of the buyer, if it is not known yet."""
+        if uid in self._reported or uid in self._collected:
             return
         if not self._collected:
             self._began = now
-        self._collected.add(pod.uid)
+        self._collected.add(uid)
         self._last = now
 
     def forget(self, uid: str) -> None:
@@ -112,6 +129,29 @@ class PodBursts:
 
 UNSCHEDULABLE = "Unschedulable"
 """Reason of the condition PodScheduled. `SchedulerError` and `SchedulingGated` are others."""
+
+
+class ManifestBursts(PodBursts):
+    """The manifests of one cluster that have changed, and the burst that collects them. A fresh
+    watch repeats all manifests, and those that are known are no changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._marks: dict[str, int] = {}
+
+    def change(self, manifest: ManifestMark, gone: bool, now: float) -> None:
+        """Take in a manifest as it is now; `gone`: it was deleted, or Leeway does not read it."""
+        uid, before = manifest.uid, self._marks.get(manifest.uid)
+        if (gone and before is None) or (not gone and before == manifest.mark):
+            return
+        if gone:
+            del self._marks[uid]
+        elif before is not None or len(self._marks) < MOST_MANIFESTS:
+            self._marks[uid] = manifest.mark
+        else:
+            return
+        self.forget(uid)
+        self.collect(uid, now)
 
 
 def needs_new_node(pod: UnscheduledPod) -> bool:

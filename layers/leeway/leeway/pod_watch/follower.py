@@ -8,25 +8,30 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from leeway.pod_watch.burst import UnscheduledPod
-from leeway.ports.kubernetes import WatchExpired
+from leeway.pod_watch.burst import ManifestMark, UnscheduledPod
+from leeway.ports.kubernetes import ClusterUnavailable, WatchExpired
 
 
 @dataclass(frozen=True, slots=True)
 class PodChange:
     """One event of a watch: `version` is the place from which a later watch resumes.
 
-    - `pod`: the pod; None if the event only announces a version.
-    - `gone`: the pod is bound to a node or deleted.
+    - `pod`, `manifest`: what has changed; None if the event only announces a version.
+    - `gone`: the pod is bound to a node or deleted; the manifest is deleted.
     """
 
     version: str
     pod: UnscheduledPod | None = None
     gone: bool = False
+    manifest: ManifestMark | None = None
+
+
+class KindMissing(ClusterUnavailable):
+    """The API server does not have the kind that is to be watched."""
 
 
 class PodWatch(Protocol):
-    """One watch on the unscheduled pods of a cluster."""
+    """One watch on the unscheduled pods of a cluster, or on its manifests of one kind."""
 
     def run(self, began: Callable[[], None], receive: Callable[[PodChange], None]) -> None:
         """Watch until the API server ends the watch; call `began` when it has accepted it.
@@ -43,7 +48,7 @@ class PodWatch(Protocol):
 
 
 class PodWatches(Protocol):
-    """Watches on the unscheduled pods of clusters."""
+    """Watches on the unscheduled pods of clusters, or on their manifests of one kind."""
 
     def watch(self, cluster: str, version: str) -> PodWatch:
         """Prepare a watch that continues after a version. Without a version it reports first all
@@ -94,7 +99,7 @@ class ClosedEarly(Exception):
 
 
 class Follower:
-    """Follows the unscheduled pods of a cluster, and sends messages, in its own thread.
+    """Follows what one watch on a cluster reports, and sends messages, in its own thread.
 
     A watch resumes after the last version that it received. It begins from nothing if that version
     has expired, after a watch that was too short to have delivered anything for sure, and after one

@@ -6,7 +6,7 @@ cluster, and no slow call, delays the others.
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,10 +15,11 @@ from queue import Empty, SimpleQueue
 
 from leeway.capacity_requests import ProvisionNodes
 from leeway.failures import describe_error
-from leeway.pod_watch.burst import PodBursts
+from leeway.pod_watch.burst import ManifestBursts, PodBursts
 from leeway.pod_watch.follower import (
     Follower,
     FollowerMessage,
+    KindMissing,
     PodReceived,
     PodWatches,
     WatchBegan,
@@ -39,6 +40,13 @@ class WatchMode(StrEnum):
     BY_THE_MINUTE = "by-the-minute"
     """By the schedule of each minute only, as the Cluster manifest says."""
     BY_WATCH = "by-watch"
+    WITH_MANIFESTS = "with-manifests"
+    """By watch, and its manifests are watched, too: they are in its API server."""
+
+    @property
+    def watches(self) -> bool:
+        """Whether the cluster is watched."""
+        return self in (WatchMode.BY_WATCH, WatchMode.WITH_MANIFESTS)
 
 
 POD_WATCH_ENDED = ReasonCode("PodWatchEnded", "This run watches pods no longer: {why}.")
@@ -51,12 +59,23 @@ POD_WATCH_FAILED = ReasonCode(
 POD_WATCH_RESTORED = ReasonCode(
     "PodWatchRestored", "The watch on unscheduled pods of cluster {cluster} works again."
 )
+MANIFEST_WATCH_FAILED = ReasonCode(
+    "ManifestWatchFailed",
+    "The watch on manifests of cluster {cluster} failed: {error}. It is retried with growing "
+    "pauses; meanwhile a change acts within a minute.{advice}",
+    "pods-are-not-watched",
+)
 PROVISIONING_NOT_WOKEN = ReasonCode(
     "ProvisioningNotWoken",
     "The message to provision_nodes for cluster {cluster} can't be sent: {error}. It is retried.",
     "pods-are-not-watched",
 )
 NO_CLUSTER = "no cluster has a pool and a Cluster manifest that allows watches"
+
+_ADVICE = (
+    " Apply rbac/ and create the access entry of the role of watch_pods with the group "
+    "leeway:watch."
+)
 
 CALLS_AT_ONCE = 8
 """Threads for calls to AWS."""
@@ -122,6 +141,8 @@ class _Cluster:
     - `settled`: its first watch has begun or failed.
     - `problem`: its watch has not worked since the last error.
     - `sending`: a message to its buyer is on the way; the next one waits for it.
+    - `of_manifests`: the watches on its manifests, one for each kind; `failing` are those that have
+      not worked since the last error.
     """
 
     follower: Follower
@@ -129,19 +150,31 @@ class _Cluster:
     settled: bool = False
     problem: bool = False
     sending: bool = False
+    of_manifests: tuple[Follower, ...] = ()
+    manifests: ManifestBursts = field(default_factory=ManifestBursts)
+    failing: set[Follower] = field(default_factory=set)
+
+    @property
+    def followers(self) -> tuple[Follower, ...]:
+        """All its watches."""
+        return (self.follower, *self.of_manifests)
 
     def due_at(self) -> float:
         """Return when to wake the buyer."""
-        return math.inf if self.sending else self.bursts.due_at()
+        if self.sending:
+            return math.inf
+        return min(self.bursts.due_at(), self.manifests.due_at())
 
 
 class Holding:
-    """Watches the clusters whose mode is BY_WATCH. `modes` reads the modes of all clusters, and
-    leaves out those that it can't read. `ends_at` is a time of the monotonic clock."""
+    """Watches the clusters whose mode says so. `watches` are those on pods, `of_manifests` those on
+    each kind of manifests. `modes` reads the modes of all clusters, and leaves out those that it
+    can't read. `ends_at` is a time of the monotonic clock."""
 
     def __init__(
         self,
         watches: PodWatches,
+        of_manifests: Sequence[PodWatches],
         provisioning: ProvisionNodes,
         keeper: LeaseKeeper,
         modes: Callable[[], Mapping[str, WatchMode]],
@@ -150,6 +183,7 @@ class Holding:
         periods: Periods,
     ) -> None:
         self._watches = watches
+        self._of_manifests = of_manifests
         self._provisioning = provisioning
         self._keeper = keeper
         self._modes = modes
@@ -219,8 +253,12 @@ class Holding:
             case _:
                 cluster = self._clusters.get(message.follower.cluster)
                 # There may be late messages of a watch that has been stopped.
-                if cluster is not None and cluster.follower is message.follower:
+                if cluster is None or message.follower not in cluster.followers:
+                    return
+                if message.follower is cluster.follower:
                     self._handle_of(cluster, message)
+                else:
+                    self._handle_manifests(cluster, message)
 
     def _handle_of(self, cluster: _Cluster, message: FollowerMessage | _Sent) -> None:
         name, now = cluster.follower.cluster, time.monotonic()
@@ -246,8 +284,25 @@ class Holding:
             case _Sent(uids=uids, error=error):
                 cluster.sending = False
                 cluster.bursts.give_back(uids, now)
+                cluster.manifests.give_back(uids, now)
                 reason = PROVISIONING_NOT_WOKEN(cluster=name, error=error and describe_error(error))
                 self._telemetry.watch_problem(name, reason)
+
+    def _handle_manifests(self, cluster: _Cluster, message: FollowerMessage | _Sent) -> None:
+        """Handle a message of a watch on manifests. Its failure concerns no pod."""
+        follower, name = message.follower, message.follower.cluster
+        match message:
+            case PodReceived(change=change) if change.manifest is not None:
+                cluster.manifests.change(change.manifest, change.gone, time.monotonic())
+            case WatchHealthy() | WatchInterrupted(error=KindMissing()):
+                cluster.failing.discard(follower)
+            case WatchInterrupted(error=error):
+                if not cluster.failing:
+                    advice = _ADVICE if isinstance(error, ClusterRefused) else ""
+                    error_text = describe_error(error)
+                    reason = MANIFEST_WATCH_FAILED(cluster=name, error=error_text, advice=advice)
+                    self._telemetry.watch_problem(name, reason)
+                cluster.failing.add(follower)
 
     def _interrupted(self, cluster: _Cluster, error: Exception) -> None:
         """Log the first error since the watch worked last; the following ones are counted once a
@@ -255,12 +310,8 @@ class Holding:
         if cluster.problem:
             return
         cluster.problem = True
-        name, advice = cluster.follower.cluster, ""
-        if isinstance(error, ClusterRefused):
-            advice = (
-                " Apply rbac/ and create the access entry of the role of watch_pods with the group "
-                "leeway:watch."
-            )
+        name = cluster.follower.cluster
+        advice = _ADVICE if isinstance(error, ClusterRefused) else ""
         reason = POD_WATCH_FAILED(cluster=name, error=describe_error(error), advice=advice)
         self._telemetry.watch_problem(name, reason)
 
@@ -268,14 +319,29 @@ class Holding:
         """Start and stop watches as the manifests say. A cluster that can't be read now stays as it
         is."""
         for name, mode in modes.items():
-            if mode is WatchMode.BY_WATCH and name not in self._clusters:
+            if mode.watches and name not in self._clusters:
                 follower = Follower(name, self._watches, self._inbox.put)
                 self._clusters[name] = _Cluster(follower)
                 follower.start()
-            elif mode is not WatchMode.BY_WATCH and name in self._clusters:
-                self._clusters.pop(name).follower.stop()
+            elif not mode.watches and name in self._clusters:
+                for follower in self._clusters.pop(name).followers:
+                    follower.stop()
+            if name in self._clusters:
+                self._follow_manifests(self._clusters[name], mode is WatchMode.WITH_MANIFESTS)
         if not self._clusters:
             self._ended = POD_WATCH_ENDED(why=NO_CLUSTER)
+
+    def _follow_manifests(self, cluster: _Cluster, wanted: bool) -> None:
+        if wanted and not cluster.of_manifests:
+            name, put = cluster.follower.cluster, self._inbox.put
+            cluster.of_manifests = tuple(Follower(name, one, put) for one in self._of_manifests)
+            for follower in cluster.of_manifests:
+                follower.start()
+        elif not wanted and cluster.of_manifests:
+            for follower in cluster.of_manifests:
+                follower.stop()
+            cluster.of_manifests, cluster.manifests = (), ManifestBursts()
+            cluster.failing.clear()
 
     def _renewed(self, message: _Renewed) -> None:
         self._renewing = False
@@ -294,16 +360,20 @@ class Holding:
             self._ended = POD_WATCH_ENDED(why="another run watches all clusters")
 
     def _report(self) -> None:
-        problems = sum(cluster.problem for cluster in self._clusters.values())
+        clusters = self._clusters.values()
+        problems = sum(one.problem or bool(one.failing) for one in clusters)
         self._telemetry.watch_problems(problems + self._lease_problem)
 
     def _wake(self, cluster: _Cluster, now: float) -> None:
-        uids, cluster.sending = cluster.bursts.take(now), True
-        self._calls.submit(self._send, cluster.follower, uids)
+        pods, changed = cluster.bursts.take(now), cluster.manifests.take(now)
+        cluster.sending = True
+        found = f"The scheduler found no node for {counted(len(pods), 'new pod')}." if pods else ""
+        more = f"{counted(len(changed), 'manifest')} changed." if changed else ""
+        why = f"{found} {more}".strip()
+        self._calls.submit(self._send, cluster.follower, pods | changed, why)
 
-    def _send(self, follower: Follower, uids: frozenset[str]) -> None:
+    def _send(self, follower: Follower, uids: frozenset[str], why: str) -> None:
         try:
-            why = f"The scheduler found no node for {counted(len(uids), 'new pod')}."
             self._provisioning.wake(follower.cluster, why)
         except Exception as error:  # noqa: BLE001 (logged and retried by the thread that decides)
             self._inbox.put(_Sent(follower, uids, error))
@@ -321,7 +391,7 @@ class Holding:
 
     def _stop(self) -> None:
         """End all watches, and wake the buyer for bursts that are still open."""
-        followers = [cluster.follower for cluster in self._clusters.values()]
+        followers = [one for cluster in self._clusters.values() for one in cluster.followers]
         for follower in followers:
             follower.stop()
         until = time.monotonic() + STOP_WITHIN
@@ -333,5 +403,5 @@ class Holding:
                 if isinstance(message, PodReceived):
                     self._handle(message)
         for cluster in self._clusters.values():
-            if cluster.bursts.due_at() < math.inf:
+            if min(cluster.bursts.due_at(), cluster.manifests.due_at()) < math.inf:
                 self._wake(cluster, time.monotonic())

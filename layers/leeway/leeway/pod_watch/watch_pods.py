@@ -14,6 +14,7 @@ from leeway.capacity_requests import ProvisionNodes
 from leeway.clock import Clock
 from leeway.failures import describe_error
 from leeway.manifests.configuration import POOL, Configuration
+from leeway.manifests.in_cluster import Home, home_of
 from leeway.parallel import in_parallel
 from leeway.pod_watch.follower import PodWatches
 from leeway.pod_watch.holding import (
@@ -66,6 +67,7 @@ class WatchPods:
         self,
         mode_of: Callable[[str], WatchMode],
         watches: PodWatches,
+        of_manifests: Sequence[PodWatches],
         table: Table,
         provisioning: ProvisionNodes,
         telemetry: PodWatchTelemetry,
@@ -75,6 +77,7 @@ class WatchPods:
     ) -> None:
         self._mode_of_cluster = mode_of
         self._watches = watches
+        self._of_manifests = of_manifests
         self._table = table
         self._provisioning = provisioning
         self._telemetry = telemetry
@@ -90,7 +93,7 @@ class WatchPods:
         pools = [name for name, mode in modes.items() if mode is not WatchMode.NOT_AT_ALL]
         answers = in_parallel(self._wake, pools, CLUSTERS_AT_ONCE)
         woken = tuple(name for name, was in zip(pools, answers, strict=True) if was)
-        watched = tuple(name for name, mode in modes.items() if mode is WatchMode.BY_WATCH)
+        watched = tuple(name for name, mode in modes.items() if mode.watches)
         problems = len(clusters) - len(modes) + len(pools) - len(woken)
         keeper, reason = self._take_lease(watched, ends_at)
         problems += reason.code == WATCH_LEASE_UNAVAILABLE.name
@@ -100,6 +103,7 @@ class WatchPods:
         self._telemetry.tell(reason, clusters=len(watched))
         ended = Holding(
             self._watches,
+            self._of_manifests,
             self._provisioning,
             keeper,
             partial(self._modes_of, clusters),
@@ -155,14 +159,17 @@ class WatchPods:
         return True
 
 
-def mode_of(configuration: Configuration, cluster: str) -> WatchMode:
+def mode_of(configuration: Configuration, table: Table, cluster: str) -> WatchMode:
     """Return the mode of a cluster, by its manifests at most a minute ago. A pool whose manifest is
     invalid can launch nothing, and does not count. Deleted pools may have left nodes, which are
-    given back.
+    given back. Manifests in the API server are watched before there is a pool.
 
     Raises:
         CloudUnavailable, CloudRefused: its manifests have never been read.
     """
+    if home_of(table, cluster).home is Home.CLUSTER:
+        watches = configuration.policy_of(cluster).watches_pods
+        return WatchMode.WITH_MANIFESTS if watches else WatchMode.BY_THE_MINUTE
     if not configuration.manifests(cluster, (POOL,)):
         deleted = configuration.has_deleted(cluster, (POOL,))
         return WatchMode.BY_THE_MINUTE if deleted else WatchMode.NOT_AT_ALL

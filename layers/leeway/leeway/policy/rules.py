@@ -171,6 +171,9 @@ USD_PER_HOUR = 100.0
 """What the nodes that Leeway launched in a cluster may cost together in USD per hour, if the
 manifest sets nothing: some hundred usual nodes. Larger clusters have to say what they cost."""
 
+COST_LABELS = ("app.kubernetes.io/name",)
+"""The labels of pods by which costs are split, if the manifest sets none."""
+
 
 @dataclass(frozen=True, slots=True)
 class ChurnCap:
@@ -196,6 +199,7 @@ class ClusterPolicy:
     - `most_launches`: how many instances Leeway launches in ten minutes at most.
     - `usd_per_hour`: what Leeway's nodes of the cluster may cost together.
     - `worth`: what it must save to move pods.
+    - `cost_labels`: the labels of pods by which costs are split.
     """
 
     notices: Mapping[NoticeKind, Policy] = field(default_factory=lambda: DEFAULTS)
@@ -208,6 +212,7 @@ class ClusterPolicy:
     most_launches: int = MOST_LAUNCHES
     usd_per_hour: float = USD_PER_HOUR
     worth: Worth = USUAL
+    cost_labels: tuple[str, ...] = COST_LABELS
 
     def retires_nodes_of(self, owner: Owner) -> bool:
         """Return whether Leeway retires the nodes of this owner; never for Fargate."""

@@ -1,6 +1,6 @@
 """The report of one run for a cluster: its log line, metrics and the function's answer."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated
@@ -10,6 +10,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from leeway.launch.intent import LaunchedNode, PodWithoutNode
 from leeway.launch.late_nodes import LatePool
 from leeway.launch.prices import SpendingLimit
+from leeway.manifests.status import PoolUsage
 from leeway.reasons import Reason, counted
 from leeway.table import Record
 from leeway.telemetry import Telemetry
@@ -49,6 +50,8 @@ class ProvisioningReport:
     - `static_pools`: how many nodes each has.
     - `late`: the pools with instances that are late to join.
     - `seconds`: how long the run took.
+    - `usage`: the nodes of pools; None if the run has not read the cluster.
+    - `conflicts`: the NodeOverlays that conflict with others, by name.
     """
 
     cluster: str
@@ -69,6 +72,8 @@ class ProvisioningReport:
     static_pools: "tuple[StaticPoolStatus, ...]" = ()
     late: tuple[LatePool, ...] = ()
     seconds: float = 0.0
+    usage: Mapping[str, PoolUsage] | None = None
+    conflicts: Mapping[str, Reason] = field(default_factory=dict)
 
 
 MOST_GROUPS = 40

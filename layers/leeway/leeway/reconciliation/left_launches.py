@@ -210,7 +210,7 @@ class LeftLaunches:
         if not owned:
             return ()
         unused = unused_templates(cluster, owned, all_intents(self._table, cluster), now)
-        in_parallel(lambda one: self._templates.delete(one.id), unused, AT_ONCE)
+        in_parallel(lambda one: self._templates.delete_template(one.id), unused, AT_ONCE)
         return [one.name for one in unused]
 
     def paused_pools(self, cluster: str) -> Sequence[Reason]:

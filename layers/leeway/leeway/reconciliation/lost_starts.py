@@ -34,12 +34,12 @@ START_LOST = ReasonCode(
 EXECUTION_OVERDUE = ReasonCode(
     "ExecutionOverdue",
     "The {work} of instance {instance} should have ended by {time} UTC: its execution has died.",
-    "retirenodefailuresalarm",
+    "eventbridge-delivers-no-notices",
 )
 INSTANCE_STILL_RUNS = ReasonCode(
     "RetiredInstanceRuns",
     "Leeway has to terminate instance {instance} after its drain, and it still runs.",
-    "retirementproblemsalarm",
+    "eventbridge-delivers-no-notices",
 )
 
 START_DELAY = timedelta(seconds=90)

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from leeway.clock import Clock
+from leeway.costs import Recorded
 from leeway.failures import describe_error
 from leeway.instances.facts import FACTS, InstanceFacts, facts_in
 from leeway.instances.observed import (
@@ -54,7 +55,11 @@ from leeway.reconciliation.find_lost_events import (
 )
 from leeway.reconciliation.left_launches import LeftLaunches
 from leeway.reconciliation.lost_events import GONE, Finding, LostAnswer, LostEvent, LostStart
-from leeway.reconciliation.report import ClusterReport, HandledFinding
+from leeway.reconciliation.report import (
+    RECONCILE_INCOMPLETE,
+    ClusterReport,
+    HandledFinding,
+)
 from leeway.reconciliation.unhealthy_nodes import due_repairs, repairs
 from leeway.table import Table
 from leeway.typed_json import adapter_of
@@ -90,7 +95,8 @@ def parse_request(event: Any) -> ReconcileRequest:
 class Dependencies:
     """The dependencies of reconcile. `clusters` are the names of Leeway's clusters. `hasty_sweep`
     gives up soon if EC2 throttles. `copy_manifests` copies those that users keep in the API server
-    of a cluster, and returns which are invalid, and why nothing is removed."""
+    of a cluster, and returns which are invalid, and why nothing is removed. `record_costs` records
+    what the instances of a cluster cost, split by these labels of pods."""
 
     clusters: frozenset[str]
     origin: EventOrigin
@@ -105,6 +111,7 @@ class Dependencies:
     admit_node: AdmitNode
     launches: LeftLaunches
     copy_manifests: Callable[[str], tuple[Sequence[Reason], Reason | None]]
+    record_costs: Callable[[str, Sequence[ObservedInstance], Sequence[str]], Recorded]
     open_cluster: Callable[[str], ClusterLeftovers]
     clock: Clock
 
@@ -187,12 +194,24 @@ class Reconciliation:
         report = ClusterReport(cluster)
         with report.guard("start on the cluster"):
             self._reconcile(report, region)
+        with report.guard("record the costs"):
+            self._record_costs(report, region)
         # Last: an API server that is slow must not delay the search for lost events.
         with report.guard("copy the manifests of the API server"):
             invalid, held = self._deps.copy_manifests(cluster)
             report.invalid_manifests.extend(invalid)
             report.problems.extend([held] if held else [])
         return report
+
+    def _record_costs(self, report: ClusterReport, region: ObservedRegion) -> None:
+        labels = self._deps.policies.policy_of(report.cluster).cost_labels
+        here = [one for one in region.instances if one.facts.cluster == report.cluster]
+        recorded = self._deps.record_costs(report.cluster, here, labels)
+        report.counts = recorded.nodes
+        if recorded.error is not None:
+            error = describe_error(recorded.error)
+            what = "read the pods by which costs are split"
+            report.problems.append(RECONCILE_INCOMPLETE(what=what, error=error))
 
     def _reconcile(self, report: ClusterReport, region: ObservedRegion) -> None:
         cluster = report.cluster

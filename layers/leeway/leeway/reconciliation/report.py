@@ -1,9 +1,10 @@
 """The report of reconcile about one cluster, its log lines and its metrics."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
+from leeway.costs import NodeCount
 from leeway.failures import describe_error
 from leeway.reasons import Reason, ReasonCode, counted
 from leeway.reconciliation.clean_up import CleanUpOutcome
@@ -47,12 +48,14 @@ class ClusterReport:
     - `paused_pools`: why pools are paused. `deleted_templates`: names of launch templates.
     - `invalid_manifests`: those of its API server, which its users correct.
     - `index_written`, `index_removed`: the number of changed items of the index.
+    - `counts`: the running nodes by owner, once in a quarter of an hour.
     """
 
     cluster: str
     instances: int | None = None
     index_written: int = 0
     index_removed: int = 0
+    counts: Sequence[NodeCount] = ()
     findings: list[HandledFinding] = field(default_factory=list)
     clean_ups: list[CleanUpOutcome] = field(default_factory=list)
     paused_pools: list[Reason] = field(default_factory=list)
@@ -123,6 +126,9 @@ class ReconciliationTelemetry(Telemetry):
                     "detached": list(outcome.detached),
                 },
             )
+        for one in report.counts:
+            cost = f"{counted(one.nodes, 'node')} for {one.usd_per_hour:.4f} USD per hour"
+            self.logger.info(f"{one.owner} has {cost}.", extra={**cluster, **asdict(one)})
         if report.deleted_templates:
             names = ", ".join(report.deleted_templates)
             text = f"Leeway deleted launch templates that no launch uses: {names}."

@@ -5,13 +5,16 @@ import logging
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache, partial, wraps
 from threading import Lock
 from typing import Any
 
 import boto3
+import botocore.session
 from aws_lambda_powertools import Logger, Metrics
 from botocore.config import Config
+from botocore.utils import parse_timestamp
 
 from leeway import __version__
 from leeway.aws.autoscaling import AutoScalingGroups
@@ -87,13 +90,53 @@ def clock() -> CorrectedClock:
     return CorrectedClock(SystemClock())
 
 
+_NOT_READ = (
+    "BlockDeviceMappings",
+    "CpuOptions",
+    "EnclaveOptions",
+    "HibernationOptions",
+    "MaintenanceOptions",
+    "MetadataOptions",
+    "Monitoring",
+    "NetworkInterfaces",
+    "NetworkPerformanceOptions",
+    "PrivateDnsNameOptions",
+    "ProductCodes",
+    "SecondaryInterfaces",
+)
+"""What DescribeInstances answers about an instance and Leeway does not read. With three network
+interfaces it is most of an instance, and parsing was most of a run of `reconcile`."""
+
+
 @cache
 def session() -> boto3.Session:
     """Open the session of all clients. Lambda sets AWS_REGION; boto3 reads only
     AWS_DEFAULT_REGION."""
-    opened = boto3.Session(region_name=os.environ.get("AWS_REGION"))
+    core = botocore.session.get_session()
+    parsers = core.get_component("response_parser_factory")
+    parsers.set_parser_defaults(timestamp_parser=_parse_timestamp)
+    opened = boto3.Session(botocore_session=core, region_name=os.environ.get("AWS_REGION"))
     follow_dates(opened.events, clock())
+    opened.events.register("creating-client-class.ec2", partial(_shorten_instances, core))
     return opened
+
+
+def _parse_timestamp(value: Any) -> datetime:
+    """Parse the ISO 8601 of AWS with the standard library, which is ten times as fast."""
+    try:
+        return datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        parsed: datetime = parse_timestamp(value)
+        return parsed
+
+
+def _shorten_instances(core: botocore.session.Session, **_: object) -> None:
+    """Remove what is not read from EC2's model, so that botocore does not parse it. The loader
+    keeps the model that the client is built from."""
+    loader = core.get_component("data_loader")
+    members = loader.load_service_model("ec2", "service-2")["shapes"]["Instance"]["members"]
+    for name in _NOT_READ:
+        members.pop(name, None)
 
 
 _BUILDING = Lock()

@@ -554,6 +554,13 @@ def _never_joined(tags: Mapping[str, str]) -> bool:
 
 
 _RECORDS = "KeepRecordsAndWhatIsUnavailable"
+
+
+def _copy_manifests() -> Iterator[Probe]:
+    for call in ("DeleteItem", "PutItem"):
+        yield from _table(call, "CopyManifestsOfClusters", ("MANIFESTS",))
+
+
 _MANIFESTS = "ReadManifestsAndWhatIsUnavailable"
 _STARTS = ("LEEWAY_RETIRE_NODE", "LEEWAY_ADMIT_NODE")
 
@@ -637,8 +644,9 @@ PROBES: Mapping[str, Sequence[Probe]] = {
         *_OF_NOTICES,
         *_keep("RememberApiServers", "ENDPOINT"),
         *_table("Query", "ReadLaunchesAndPausedPools", ("LAUNCH", "MANUALLAUNCH", "POOLS")),
-        *_table("DeleteItem", "CopyManifestsOfClusters", ("MANIFESTS",)),
-        *_table("PutItem", "CopyManifestsOfClusters", ("MANIFESTS",)),
+        *_copy_manifests(),
+        *_keep("RecordCosts", "COST"),
+        *_table("GetItem", "ReadCatalog", ("CATALOG",)),
         *_table("BatchWriteItem", "KeepTheIndex", ("INSTANCE",)),
         _by_cluster("ReadByCluster"),
         *_groups("Look", "DescribeAutoScalingGroups", "DescribeLifecycleHooks"),
@@ -685,6 +693,7 @@ PROBES: Mapping[str, Sequence[Probe]] = {
             "ReadLaunchesRequestsAndManifests",
             ("LAUNCH", "MANUALLAUNCH", "CAPACITY", "OFFERINGS", "MANIFESTS", "POOLS"),
         ),
+        *_copy_manifests(),
         *_describe(
             "Look",
             "DescribeCapacityReservations",

@@ -2,6 +2,7 @@
 
 from functools import cache, partial
 
+from leeway import manifest_run
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.provision_queue import SqsMessageVisibility, SqsProvisionNodes
 from leeway.catalog.stored import StoredCatalog
@@ -10,8 +11,10 @@ from leeway.disruption import return_capacity as returning
 from leeway.kubernetes.cluster_states import KubernetesClusterStates
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.pod_events import HttpPodEvents
+from leeway.kubernetes.transport import within
 from leeway.kubernetes.workloads import HttpWorkloads
-from leeway.manifests.in_cluster import launch_block
+from leeway.manifest_run import ManifestRun
+from leeway.manifests.in_cluster import COPY_FOR, Copied, ManifestCopies, launch_block
 from leeway.provision_run import Dependencies, NodeProvisioning
 from leeway.provisioning.cluster_state import ClusterStates
 from leeway.provisioning.receive_messages import MessageReceiver
@@ -93,11 +96,31 @@ def dependencies(states: ClusterStates) -> Dependencies:
     )
 
 
+def _copy(cluster: str) -> Copied | None:
+    with within(COPY_FOR.total_seconds()):
+        return ManifestCopies(table(), cluster_api, clock()).copy(cluster)
+
+
+def _manifest_run() -> ManifestRun:
+    states = KubernetesClusterStates(connections().get, clock())
+    return ManifestRun(
+        manifest_run.Dependencies(
+            run=NodeProvisioning(dependencies(states)).run,
+            copy=_copy,
+            manifests=configuration(),
+            open_cluster=cluster_api,
+            sources=node_sources(settings().clusters),
+            table=table(),
+            clock=clock(),
+        )
+    )
+
+
 @cache
 def provision_nodes() -> MessageReceiver:
     """Build the receiver of messages with the use case."""
     return MessageReceiver(
-        NodeProvisioning(dependencies(KubernetesClusterStates(connections().get, clock()))).run,
+        _manifest_run().run,
         SqsMessageVisibility(partial(client, "sqs"), settings().provision_queue),
         _queue(),
         frozenset(settings().clusters),

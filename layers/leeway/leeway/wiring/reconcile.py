@@ -8,6 +8,9 @@ from typing import Any
 from leeway.aws.autoscaling import AutoScalingWaitingActions
 from leeway.aws.ec2 import Ec2Sweep
 from leeway.aws.launch_templates import Ec2LaunchTemplates
+from leeway.catalog.stored import StoredCatalog
+from leeway.costs import CostRecorder, prices_of
+from leeway.kubernetes.requested import HttpClusterUse
 from leeway.kubernetes.transport import within
 from leeway.manifests.in_cluster import COPY_FOR, ManifestCopies
 from leeway.ports.aws import CloudRefused
@@ -27,10 +30,11 @@ from leeway.wiring.clients import (
     logger,
     metrics,
     prepare,
+    session,
     settings,
     table,
 )
-from leeway.wiring.clusters import cluster_api, open_cluster
+from leeway.wiring.clusters import cluster_api, connections, open_cluster
 from leeway.wiring.notices import admissions, event_origin, receive_notice_with, retirements
 
 
@@ -63,6 +67,7 @@ def reconciliation() -> Reconciliation:
             admit_node=admissions(),
             launches=_launches(),
             copy_manifests=_copy_manifests,
+            record_costs=_costs().record,
             open_cluster=open_cluster,
             clock=clock(),
         )
@@ -71,7 +76,14 @@ def reconciliation() -> Reconciliation:
 
 def _copy_manifests(cluster: str) -> tuple[Sequence[Reason], Reason | None]:
     with within(COPY_FOR.total_seconds()):
-        return ManifestCopies(table(), cluster_api, clock()).copy(cluster)
+        copied = ManifestCopies(table(), cluster_api, clock()).copy(cluster)
+    return (copied.problems, copied.held) if copied else ((), None)
+
+
+def _costs() -> CostRecorder:
+    catalog = StoredCatalog(table(), str(session().region_name), clock())
+    use = HttpClusterUse(connections().get)
+    return CostRecorder(table(), lambda: prices_of(catalog.read()), use, clock())
 
 
 def _launches() -> LeftLaunches:

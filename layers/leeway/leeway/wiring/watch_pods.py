@@ -5,6 +5,7 @@ from functools import cache, partial
 from uuid import uuid4
 
 from leeway.aws.provision_queue import SqsProvisionNodes
+from leeway.kubernetes.manifest_watches import manifest_watches
 from leeway.kubernetes.unscheduled_pods import HttpPodWatches
 from leeway.pod_watch.holding import PodWatchTelemetry
 from leeway.pod_watch.lease import Lease
@@ -27,8 +28,9 @@ def watch_pods() -> WatchPods:
     """Build the use case."""
     queue = os.environ["LEEWAY_PROVISION_QUEUE"]
     return WatchPods(
-        mode_of=partial(mode_of, configuration()),
+        mode_of=partial(mode_of, configuration(), table()),
         watches=HttpPodWatches(connections().get),
+        of_manifests=manifest_watches(connections().get),
         table=table(),
         provisioning=SqsProvisionNodes(partial(client, "sqs"), queue),
         telemetry=PodWatchTelemetry(logger(), metrics()),

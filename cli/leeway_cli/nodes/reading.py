@@ -1,0 +1,93 @@
+"""Reads the nodes of a cluster again and again, for a table and for the page of `leeway view`."""
+
+import time
+from dataclasses import dataclass
+
+from leeway.admission.record import ADMISSION, Admission
+from leeway.disruption.decide import decide_returns
+from leeway.disruption.explain import as_kept
+from leeway.disruption.follow import Course, follow
+from leeway.provisioning.cluster_state import ClusterStates
+from leeway.retirement.record import RETIREMENT, Retirement
+from leeway.table import OPEN
+from leeway.wiring.clients import table
+
+from leeway_cli.errors import CannotBeDoneError, aws_errors
+from leeway_cli.explain.capacity import Capacity, Source, read_capacity, time_limit
+from leeway_cli.nodes.rows import NodeRow, Records, rows_of
+from leeway_cli.output import write_stderr
+from leeway_cli.stack import cluster_name, find_stack
+
+PLANNED_EVERY = 60.0
+"""Seconds after which it is planned again what is given back."""
+
+PLANNED_SECONDS = 3.0
+"""How long later steps are simulated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one read has found: the cluster, what is given back next (None if there is no pool to
+    plan for), and a row for each node."""
+
+    capacity: Capacity
+    course: Course | None
+    rows: tuple[NodeRow, ...]
+
+    @property
+    def saving(self) -> float | None:
+        """What all steps save, in USD per hour; None if nothing was planned."""
+        return None if self.course is None else sum(step.saving for step in self.course.steps)
+
+
+class NodeReading:
+    """Reads a cluster. What would be given back is planned once a minute."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._course: Course | None = None
+        self._planned_at = float("-inf")
+
+    def read(self, states: ClusterStates | None) -> Seen:
+        """Return the cluster as it is now. `states` reads it, by default as the source says.
+
+        Raises:
+            BadInputError: an option is invalid.
+            CannotBeDoneError: the API server did not answer, or refused.
+        """
+        read = read_capacity(self.source, states)
+        if time.monotonic() - self._planned_at > PLANNED_EVERY and read.snapshot.rules:
+            self._course = _planned(read)
+            self._planned_at = time.monotonic()
+        course, now = self._course, read.snapshot.now
+        records = _records(self.source)
+        return Seen(read, course, rows_of(read.snapshot.own, read.foreign, course, records, now))
+
+
+def _planned(read: Capacity) -> Course:
+    """Decide what is given back, and simulate what follows, as `leeway explain cluster` does."""
+    decision = decide_returns(read.snapshot)
+    return follow(as_kept(read.snapshot, read.foreign), decision, time_limit(PLANNED_SECONDS))
+
+
+def _records(source: Source) -> Records:
+    """Read the open retirements and admissions of the cluster from the table."""
+    if not source.cluster:
+        return Records()
+    try:
+        deployment = find_stack(source.stack)
+        with aws_errors(deployment.where):
+            found = table(name=deployment.table).find(
+                OPEN,
+                cluster_name(source.cluster),
+                RETIREMENT,
+                ADMISSION,
+                unreadable=lambda _: None,
+            )
+    except CannotBeDoneError as error:
+        write_stderr(f"warning: retirements and launches are not known: {error}")
+        return Records()
+    return Records(
+        {one.instance: one for one in found if isinstance(one, Retirement)},
+        {one.facts.instance: one for one in found if isinstance(one, Admission)},
+    )

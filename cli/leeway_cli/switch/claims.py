@@ -1,0 +1,134 @@
+"""NodeClaims for nodes that Leeway launched: whether Karpenter keeps a node, and the object.
+
+A NodeClaim says from the beginning that it is launched, as which instance: Karpenter then launches
+nothing, finds the Node by its provider id, and registers it. It has no hashes of the NodePool and
+the class, so Karpenter does not compare their fields. It compares labels with the requirements, and
+the AMI, subnet and security groups with those in the status of the class. Source: Karpenter,
+nodeclaim lifecycle and disruption controllers, and `isNodeClassDrifted` of its AWS provider.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from leeway.disruption.drift import drift_of
+from leeway.instances.facts import InstanceFacts
+from leeway.kubernetes.node_claims import TERMINATION
+from leeway.manifests.node_pool import pools_of
+from leeway.manifests.reading import interpret
+from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE
+from leeway.selection.reading.cluster_objects import node_without_pods
+
+type Document = Mapping[str, Any]
+
+_COPIED = (
+    NODEPOOL,
+    CAPACITY_TYPE,
+    INSTANCE_TYPE,
+    "kubernetes.io/arch",
+    "kubernetes.io/os",
+    "topology.kubernetes.io/",
+    "topology.k8s.aws/",
+    "karpenter.k8s.aws/",
+)
+"""The labels of a Node that its NodeClaim has, or their beginnings."""
+
+
+def why_unfit(
+    node: Document, facts: InstanceFacts, pool: Document | None, node_class: Document | None
+) -> str:
+    """Return why Karpenter would replace a node or could not keep it; empty if it keeps it. `pool`
+    and `node_class` are the objects in the API server, None if they are gone."""
+    if pool is None or pool["metadata"].get("deletionTimestamp"):
+        return "its NodePool is gone"
+    if node_class is None or node_class["metadata"].get("deletionTimestamp"):
+        return "the EC2NodeClass of its NodePool is gone"
+    if node["metadata"].get("deletionTimestamp"):
+        return "its Node is being deleted"
+    if not _is_ready(node):
+        return "its Node is not Ready"
+    found = interpret(dict(pool), "NodePool")
+    if found.problems:
+        return f"its NodePool is invalid: {found.problems[0]}"
+    (wanted,) = pools_of([found.written[0].manifest])
+    offering = {
+        INSTANCE_TYPE: facts.instance_type,
+        ZONE: facts.zone,
+        CAPACITY_TYPE: facts.capacity_type,
+    }
+    startup = [one.key for one in wanted.startup_taints]
+    for problem in drift_of(node_without_pods(dict(node)), offering, wanted, startup):
+        return problem.removesuffix(".")
+    status = node_class.get("status") or {}
+    if facts.image not in _ids(status, "amis"):
+        return f"the status of its EC2NodeClass does not have the AMI {facts.image}"
+    if facts.subnet not in _ids(status, "subnets"):
+        return f"the status of its EC2NodeClass does not have the subnet {facts.subnet}"
+    if {*facts.security_groups} != _ids(status, "securityGroups"):
+        return "the status of its EC2NodeClass has other security groups"
+    return ""
+
+
+def _ids(status: Document, field: str) -> set[str]:
+    return {str(one.get("id")) for one in status.get(field) or ()}
+
+
+def _is_ready(node: Document) -> bool:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+def claim_name(pool: str, instance: str) -> str:
+    """Return the name of the NodeClaim of an instance: the same each time, so that a command that
+    was killed finds its own."""
+    return f"{pool}-{instance.removeprefix('i-')}"
+
+
+def claim_of(node: Document, instance: str, pool: Document) -> dict[str, Any]:
+    """Return the NodeClaim of a node. It has no startup taints: Karpenter would set them again."""
+    template = pool["spec"]["template"]
+    spec = template["spec"]
+    labels = node["metadata"].get("labels") or {}
+    own = (template.get("metadata") or {}).get("labels") or {}
+    reference = {
+        "apiVersion": pool["apiVersion"],
+        "kind": "NodePool",
+        "name": pool["metadata"]["name"],
+        "uid": pool["metadata"]["uid"],
+        "blockOwnerDeletion": True,
+    }
+    kept = ("taints", "expireAfter", "terminationGracePeriod")
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodeClaim",
+        "metadata": {
+            "name": claim_name(pool["metadata"]["name"], instance),
+            "labels": {k: v for k, v in labels.items() if k in own or k.startswith(_COPIED)},
+            "finalizers": [TERMINATION],
+            "ownerReferences": [reference],
+        },
+        "spec": {
+            "nodeClassRef": spec["nodeClassRef"],
+            "requirements": spec.get("requirements") or [],
+            **{name: spec[name] for name in kept if name in spec},
+        },
+    }
+
+
+def launched_status(node: Document, image: str, now: datetime) -> dict[str, Any]:
+    """Return the status of a NodeClaim whose instance runs."""
+    launched = {
+        "type": "Launched",
+        "status": "True",
+        "reason": "Launched",
+        "message": "",
+        "lastTransitionTime": f"{now:%Y-%m-%dT%H:%M:%SZ}",
+    }
+    status = node.get("status") or {}
+    return {
+        "providerID": node["spec"]["providerID"],
+        "imageID": image,
+        "capacity": status.get("capacity") or {},
+        "allocatable": status.get("allocatable") or {},
+        "conditions": [launched],
+    }

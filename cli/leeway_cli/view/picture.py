@@ -1,0 +1,294 @@
+"""What the page shows, and what changed in it. Pure.
+
+A `Picture` is the whole page. A `Change` has only what differs from the picture before, so that an
+update of a large cluster is small. The page, the record and its replay all use these two.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+from leeway.disruption.snapshot import MovablePod, OwnNode
+from msgspec import UNSET, Struct, UnsetType
+
+from leeway_cli.logs import Line
+from leeway_cli.nodes.reading import Seen
+from leeway_cli.nodes.rows import NodeRow, totals_of
+
+MOST_LINES = 300
+"""How many lines of the log the page has."""
+
+MOST_STEPS = 30
+"""How many steps of the plan the page has."""
+
+KEPT = timedelta(hours=1)
+"""For how long prices, and the changes of a record, are kept."""
+
+
+class Pod(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A pod: its node, empty while it waits, and what it requests in millicores and bytes."""
+
+    node: str
+    cpu: int
+    memory: int
+
+
+class Node(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
+    """A node. Shares are what is requested, and what the node has: CPU in millicores, memory in
+    bytes. `others` are pods without an entry of their own: those of DaemonSets and static ones.
+    `leaving` are pods that terminate. Times are in epoch seconds. If `clock_at` is set, the page
+    adds to `next` a clock that counts to it or from it."""
+
+    owner: str
+    created_at: float
+    cpu: tuple[int, int]
+    memory: tuple[int, int]
+    pods: tuple[int, int]
+    instance: str = ""
+    instance_type: str = ""
+    capacity_type: str = ""
+    zone: str = ""
+    ready: bool = False
+    gpus: tuple[int, int] = (0, 0)
+    others: int = 0
+    leaving: int = 0
+    price: float | None = None
+    fate: str = ""
+    next: str = ""
+    clock_at: float | None = None
+
+
+class Step(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A step of the plan. `at` is in epoch seconds, None for now. `saving` is in USD per hour."""
+
+    at: float | None
+    nodes: tuple[str, ...]
+    cause: str
+    code: str
+    reason: str
+    pods: int
+    saving: float
+    launches: tuple[str, ...]
+
+
+class LogLine(Struct, frozen=True, forbid_unknown_fields=True):
+    """A decision of a function. `at` is in epoch seconds."""
+
+    at: float
+    function: str
+    level: str
+    code: str
+    about: str
+    message: str
+
+
+class Totals(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """The sums. `price` and `saving` are in USD per hour; `saving` is None without a plan."""
+
+    nodes: int
+    pods: int
+    waiting: int
+    cpu: float
+    memory: float
+    price: float
+    without_price: int
+    saving: float | None
+
+
+class Picture(Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole page, as of `at` in epoch seconds. `plan` is None if there is no pool to plan for.
+    `prices` are pairs of a time and USD per hour. `problem` says why the last read failed."""
+
+    at: float
+    cluster: str
+    totals: Totals
+    nodes: dict[str, Node] = {}
+    pods: dict[str, Pod] = {}
+    plan: tuple[Step, ...] | None = None
+    log: tuple[LogLine, ...] = ()
+    prices: tuple[tuple[float, float], ...] = ()
+    warnings: tuple[str, ...] = ()
+    problem: str = ""
+
+
+class Change(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What differs from the picture before. A node or a pod that is None has gone. `log` and
+    `prices` are added to those before."""
+
+    at: float
+    nodes: dict[str, Node | None] = {}
+    pods: dict[str, Pod | None] = {}
+    totals: Totals | UnsetType = UNSET
+    plan: tuple[Step, ...] | UnsetType | None = UNSET
+    log: tuple[LogLine, ...] = ()
+    prices: tuple[tuple[float, float], ...] = ()
+    warnings: tuple[str, ...] | UnsetType = UNSET
+    problem: str | UnsetType = UNSET
+
+
+def picture_of(
+    seen: Seen, before: Picture | None, log: Iterable[Line], warnings: Iterable[str], cluster: str
+) -> Picture:
+    """Return the page for what a read has found. `log` are the lines since `before`."""
+    capacity = seen.capacity
+    at = capacity.snapshot.now.timestamp()
+    totals = totals_of(seen.rows, seen.saving)
+    nodes = {one.name: one for one in (*capacity.snapshot.own, *(f.one for f in capacity.foreign))}
+    pods = dict(_pods(nodes.values()))
+    waiting = [one for one in capacity.snapshot.waiting if one.name not in pods]
+    pods |= {one.name: _pod("", one.spec.requests) for one in waiting}
+    steps = None if seen.course is None else seen.course.steps[:MOST_STEPS]
+    return Picture(
+        at=at,
+        cluster=cluster,
+        nodes={row.name: _node(row, nodes.get(row.name)) for row in seen.rows},
+        pods=pods,
+        plan=None
+        if steps is None
+        else tuple(
+            Step(
+                at=None if one.allowed else one.at.timestamp(),
+                nodes=one.returned.nodes,
+                cause=one.returned.cause.value,
+                code=one.returned.reason.code,
+                reason=one.returned.reason.message,
+                pods=one.returned.moves,
+                saving=round(one.saving, 6),
+                launches=tuple(new.cheapest.type.name for new in one.launches),
+            )
+            for one in steps
+        ),
+        log=_latest([*(before.log if before else ()), *map(_line, log)]),
+        prices=_recent([*(before.prices if before else ()), (at, round(totals.price, 6))], at),
+        totals=Totals(
+            nodes=totals.nodes,
+            pods=totals.pods.requested,
+            waiting=len(waiting),
+            cpu=round(totals.cpu.share, 4),
+            memory=round(totals.memory.share, 4),
+            price=round(totals.price, 6),
+            without_price=totals.without_price,
+            saving=None if totals.saving is None else round(totals.saving, 6),
+        ),
+        warnings=tuple(dict.fromkeys(one.removeprefix("warning: ") for one in warnings)),
+    )
+
+
+def _node(row: NodeRow, one: OwnNode | None) -> Node:
+    return Node(
+        owner=row.owner,
+        created_at=_seconds(row.created_at),
+        cpu=(row.cpu.requested, row.cpu.allocatable),
+        memory=(row.memory.requested, row.memory.allocatable),
+        pods=(row.pods.requested, row.pods.allocatable),
+        instance=row.instance,
+        instance_type=row.instance_type,
+        capacity_type=row.capacity_type,
+        zone=row.zone,
+        ready=row.ready,
+        gpus=(row.gpus.requested, row.gpus.allocatable),
+        others=max(len(one.node.pods) - len(one.pods), 0) if one else 0,
+        leaving=one.node.terminating.of("pods") if one else 0,
+        price=None if row.price is None else round(row.price, 6),
+        fate=row.fate.value,
+        # The page counts by itself. A clock that were sent would change each node each second.
+        next=row.next if row.clock_at is None else row.next.rpartition(" ")[0],
+        clock_at=None if row.clock_at is None else _seconds(row.clock_at),
+    )
+
+
+def _seconds(moment: datetime) -> float:
+    return round(moment.timestamp(), 3)
+
+
+def _pods(nodes: Iterable[OwnNode]) -> Iterator[tuple[str, Pod]]:
+    for node in nodes:
+        for one in node.pods:
+            yield one.pod.name, _pod(node.name, _requests(one))
+
+
+def _requests(one: MovablePod) -> Mapping[str, int]:
+    return one.pod.spec.requests
+
+
+def _pod(node: str, requests: Mapping[str, int]) -> Pod:
+    return Pod(node, requests.get("cpu", 0), requests.get("memory", 0))
+
+
+def _line(line: Line) -> LogLine:
+    return LogLine(
+        at=_seconds(line.time),
+        function=line.function,
+        level=line.level,
+        code=line.code,
+        about=line.subject,
+        message=line.message,
+    )
+
+
+def _latest(lines: Sequence[LogLine]) -> tuple[LogLine, ...]:
+    return tuple(lines[-MOST_LINES:])
+
+
+def _recent(prices: Sequence[tuple[float, float]], at: float) -> tuple[tuple[float, float], ...]:
+    """Return the prices of the last hour."""
+    since = at - KEPT.total_seconds()
+    return tuple(one for one in prices if one[0] >= since)
+
+
+def difference(before: Picture, after: Picture) -> Change:
+    """Return what has changed between two pictures of a cluster."""
+    return Change(
+        at=after.at,
+        nodes=_changed(before.nodes, after.nodes),
+        pods=_changed(before.pods, after.pods),
+        totals=UNSET if before.totals == after.totals else after.totals,
+        plan=UNSET if before.plan == after.plan else after.plan,
+        log=_added(before.log, after.log),
+        prices=_added(before.prices, after.prices),
+        warnings=UNSET if before.warnings == after.warnings else after.warnings,
+        problem=UNSET if before.problem == after.problem else after.problem,
+    )
+
+
+def _changed[T](before: Mapping[str, T], after: Mapping[str, T]) -> dict[str, T | None]:
+    found: dict[str, T | None] = {
+        name: one for name, one in after.items() if before.get(name) != one
+    }
+    return found | dict.fromkeys(before.keys() - after.keys())
+
+
+def _added[T](before: Sequence[T], after: Sequence[T]) -> tuple[T, ...]:
+    """Return the elements at the end of a list that were not in it before. It may have lost some
+    at its beginning."""
+    if not before or not after:
+        return tuple(after)
+    for kept in range(min(len(before), len(after)), 0, -1):
+        if before[-1] == after[kept - 1] and tuple(before[-kept:]) == tuple(after[:kept]):
+            return tuple(after[kept:])
+    return tuple(after)
+
+
+def applied(before: Picture, change: Change) -> Picture:
+    """Return the picture after a change."""
+    return Picture(
+        at=change.at,
+        cluster=before.cluster,
+        nodes=_merged(before.nodes, change.nodes),
+        pods=_merged(before.pods, change.pods),
+        totals=before.totals if change.totals is UNSET else change.totals,
+        plan=before.plan if change.plan is UNSET else change.plan,
+        log=_latest([*before.log, *change.log]),
+        prices=_recent([*before.prices, *change.prices], change.at),
+        warnings=before.warnings if change.warnings is UNSET else change.warnings,
+        problem=before.problem if change.problem is UNSET else change.problem,
+    )
+
+
+def _merged[T](before: Mapping[str, T], change: Mapping[str, T | None]) -> dict[str, T]:
+    return {name: one for name, one in {**before, **change}.items() if one is not None}
+
+
+def failed(before: Picture, problem: str, at: float) -> Picture:
+    """Return the picture after a read that failed: what was seen last, and the problem."""
+    return msgspec.structs.replace(before, at=at, problem=problem)

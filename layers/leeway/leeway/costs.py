@@ -1,0 +1,470 @@
+"""What the nodes of a cluster cost, by owner, namespace and label of pods: an item an hour.
+
+`reconcile` looks at the instances of a cluster each minute. At the first run of each five minutes
+it adds what they have cost since the last time to the item of the hour:
+
+- **Time**: a look stands for the time since the look before it. If that is more than 15 minutes,
+  the time between them is not counted: `covered` has no interval of it, and the report names the
+  gap. A second run in the same five minutes finds that the time is covered, and adds nothing; of
+  two runs at once, the table refuses the second.
+- **Price**: that of AWS for the type, zone and capacity type, from the catalog. Reserved capacity
+  counts as on-demand. The hours of a type without a price are counted apart.
+- **Pods**: a pod has the largest of its shares of a node's CPU, memory and GPUs, by its requests.
+  If these are more than the node together, they are scaled down to it. The rest is idle. What an
+  instance cost that is not in the cluster any more, or not known by its Node, is not split.
+
+The item is bounded: in each kind of key the dearest ones are kept, the others are OTHER.
+"""
+
+import zlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from math import isfinite, nan
+from typing import Protocol
+
+from leeway.clock import Clock
+from leeway.instances.facts import InstanceFacts
+from leeway.instances.observed import ObservedInstance
+from leeway.instances.owners import Owner, OwnerKind
+from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
+from leeway.retirement.record import RETIREMENT
+from leeway.selection.labels import ON_DEMAND, RESERVED
+from leeway.selection.offers.allocatable import NodeClass
+from leeway.selection.offers.catalog import Catalog
+from leeway.selection.offers.machines import ACCELERATORS
+from leeway.selection.resources import Resources
+from leeway.table import Record, RecordChanged, Table
+from leeway.typed_json import adapter_of
+
+SAMPLE_SECONDS = 300
+TOLD_EVERY = 3
+"""Samples for each of which the log has the nodes of now."""
+
+LONGEST_LOOK = timedelta(minutes=15)
+"""How long a look at the instances stands for at most. Longer times are gaps."""
+
+SETTLED = timedelta(minutes=1)
+"""How old the end of a retirement is when it is counted: its record is written a little later."""
+
+KEPT_FOR = timedelta(days=35)
+
+OTHER = "*"
+"""The key of those that are not kept apart. No namespace and no value of a label has this name."""
+
+MOST_OWNERS, MOST_NAMESPACES, MOST_VALUES, MOST_LABELS = 300, 1000, 400, 5
+"""Keys of an item. With the longest names it has 300 KB before it is compressed; DynamoDB takes
+400 KB."""
+
+type Split = Mapping[str, float]
+"""USD by key."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerCost:
+    """What the nodes of a pool or a group cost in an hour, and what they would cost on demand, in
+    USD; their instance hours, and those without a known price, which cost nothing here."""
+
+    usd: float = 0.0
+    on_demand_usd: float = 0.0
+    hours: float = 0.0
+    unpriced_hours: float = 0.0
+
+    def __add__(self, other: "OwnerCost") -> "OwnerCost":
+        return OwnerCost(
+            self.usd + other.usd,
+            self.on_demand_usd + other.on_demand_usd,
+            self.hours + other.hours,
+            self.unpriced_hours + other.unpriced_hours,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """Nodes that Leeway gave back for a cause, and what they cost together in USD per hour, without
+    what was launched in their place."""
+
+    nodes: int = 0
+    usd_per_hour: float = 0.0
+
+    def __add__(self, other: "Returned") -> "Returned":
+        return Returned(self.nodes + other.nodes, self.usd_per_hour + other.usd_per_hour)
+
+
+@dataclass(frozen=True, slots=True)
+class CostHour:
+    """What the nodes of a cluster cost in one hour; `day` and `hour` are of UTC.
+
+    - `through`: until when everything is counted. `covered`: the counted intervals. They may begin
+      a few minutes before the hour: time counts in the hour in which it is looked at.
+    - `owners` are by `kind/name`, as `leeway/web`. `labels` are by key and value, without the label
+      by an empty value.
+    - `idle`: USD of what no pod requests. `unsplit`: USD of which the pods are not known.
+    - `returned`: by cause.
+    """
+
+    cluster: str
+    day: str
+    hour: str
+    through: datetime
+    version: int = 1
+    covered: tuple[tuple[datetime, datetime], ...] = ()
+    owners: Mapping[str, OwnerCost] = field(default_factory=dict)
+    namespaces: Split = field(default_factory=dict)
+    labels: Mapping[str, Split] = field(default_factory=dict)
+    idle: float = 0.0
+    unsplit: float = 0.0
+    returned: Mapping[str, Returned] = field(default_factory=dict)
+
+
+def _packed(hour: CostHour) -> bytes:
+    return zlib.compress(adapter_of(CostHour).dump_json(hour))
+
+
+def _unpacked(packed: bytes) -> CostHour:
+    try:
+        content = zlib.decompress(packed)
+    except zlib.error:
+        content = b""  # an invalid record, as any other that is no JSON
+    hour: CostHour = adapter_of(CostHour).validate_json(content)
+    return hour
+
+
+COST = Record(
+    CostHour,
+    "COST#{cluster}",
+    "HOUR#{day}#{hour}",
+    versioned=True,
+    kept_for=KEPT_FOR,
+    packed=(_packed, _unpacked),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PodUse:
+    """What a pod requests of its node; of its labels, those whose keys are split by."""
+
+    namespace: str
+    requests: Resources
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUse:
+    """What a Node has for pods, and the pods that are bound to it and have not ended."""
+
+    allocatable: Resources
+    pods: Sequence[PodUse] = ()
+
+
+class ClusterUse(Protocol):
+    """What the pods of a cluster request."""
+
+    def read(self, cluster: str, labels: Collection[str]) -> Mapping[str, NodeUse]:
+        """Read the nodes by the ids of their instances. An instance that several Nodes name is
+        missing.
+
+        Raises:
+            ClusterUnavailable, ClusterRefused: the API server did not answer, or refused.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The running instances of a cluster at a time."""
+
+    at: datetime
+    running: Sequence[InstanceFacts]
+
+
+type Price = Callable[[InstanceFacts], tuple[float, float] | None]
+"""Returns what an instance costs, and what it would cost on demand, in USD per hour; None if that
+is not known."""
+
+
+def prices_of(catalog: Catalog | None) -> Price:
+    """Return the prices of AWS. A Spot price without one on demand is its own."""
+    if catalog is None:
+        return lambda _: None
+    markets = catalog.for_node_class(NodeClass(), ()).markets
+    known = {(one.zone, one.capacity_type): one.prices for one, _ in markets}
+
+    def of(one: InstanceFacts, capacity_type: str) -> float | None:
+        prices, index = known.get((one.zone, capacity_type)), catalog.index.get(one.instance_type)
+        price = float(prices[index]) if prices is not None and index is not None else nan
+        return price if isfinite(price) else None
+
+    def price(one: InstanceFacts) -> tuple[float, float] | None:
+        paid = of(one, ON_DEMAND if one.capacity_type == RESERVED else one.capacity_type)
+        if paid is None:
+            return None
+        listed = of(one, ON_DEMAND)
+        return paid, paid if listed is None else listed
+
+    return price
+
+
+def shares(use: NodeUse) -> list[float]:
+    """Return the share of the node that each pod has, together at most 1."""
+    allocatable = [
+        (name, amount)
+        for name, amount in use.allocatable.items()
+        if amount > 0 and (name in {"cpu", "memory"} or name in ACCELERATORS)
+    ]
+    found = [
+        max((pod.requests.of(name) / amount for name, amount in allocatable), default=0.0)
+        for pod in use.pods
+    ]
+    scale = max(1.0, sum(found))
+    return [one / scale for one in found]
+
+
+def counted(
+    before: CostHour,
+    looks: Iterable[Look],
+    uses: Mapping[str, NodeUse] | None,
+    price: Price,
+    labels: Sequence[str] = (),
+    returned: Mapping[str, Returned] | None = None,
+) -> CostHour:
+    """Add what some looks stand for, in the order of their times, to an hour. `uses` are the nodes
+    at the last look, None if they could not be read."""
+    covered, through = list(before.covered), before.through
+    seconds: dict[str, float] = {}
+    facts: dict[str, InstanceFacts] = {}
+    for look in looks:
+        stands_for = look.at - through
+        if stands_for <= timedelta(0):
+            continue
+        if stands_for <= LONGEST_LOOK:
+            for one in look.running:
+                facts[one.instance] = one
+                seconds[one.instance] = seconds.get(one.instance, 0.0) + stands_for.total_seconds()
+            if covered and covered[-1][1] == through:
+                covered[-1] = (covered[-1][0], look.at)
+            else:
+                covered.append((through, look.at))
+        through = look.at
+    added = _Added(before, labels)
+    for instance, time in seconds.items():
+        paid = price(facts[instance])
+        hours = time / 3600
+        cost = (
+            OwnerCost(hours=hours, unpriced_hours=hours)
+            if paid is None
+            else OwnerCost(paid[0] * hours, paid[1] * hours, hours)
+        )
+        added.add(owner_key(facts[instance].owner), cost, (uses or {}).get(instance))
+    return replace(
+        before,
+        through=through,
+        covered=tuple(covered),
+        owners=_dearest(added.owners, MOST_OWNERS, lambda one: one.usd),
+        namespaces=_dearest(added.namespaces, MOST_NAMESPACES, float),
+        labels={key: _dearest(added.labels[key], MOST_VALUES, float) for key in added.labels},
+        idle=added.idle,
+        unsplit=added.unsplit,
+        returned=_sums(before.returned, returned or {}),
+    )
+
+
+def owner_key(owner: Owner) -> str:
+    """Return the key of an owner, as `leeway/web`."""
+    return f"{owner.kind.value}/{owner.name}" if owner.name else owner.kind.value
+
+
+class _Added:
+    """The sums of an hour while costs are added."""
+
+    def __init__(self, before: CostHour, labels: Sequence[str]) -> None:
+        self.owners = dict(before.owners)
+        self.namespaces = dict(before.namespaces)
+        self.labels = {key: dict(split) for key, split in before.labels.items()}
+        self.idle, self.unsplit = before.idle, before.unsplit
+        for key in labels:
+            if len(self.labels) < MOST_LABELS:
+                self.labels.setdefault(key, {})
+
+    def add(self, owner: str, cost: OwnerCost, use: NodeUse | None) -> None:
+        self.owners[owner] = self.owners.get(owner, OwnerCost()) + cost
+        if use is None:
+            self.unsplit += cost.usd
+            return
+        left = cost.usd
+        for pod, share in zip(use.pods, shares(use), strict=True):
+            usd = cost.usd * share
+            left -= usd
+            self.namespaces[pod.namespace] = self.namespaces.get(pod.namespace, 0.0) + usd
+            for key, split in self.labels.items():
+                value = pod.labels.get(key, "")
+                split[value] = split.get(value, 0.0) + usd
+        self.idle += max(0.0, left)
+
+
+def _dearest[T: (float, OwnerCost)](
+    found: Mapping[str, T], most: int, usd: Callable[[T], float]
+) -> dict[str, T]:
+    """Keep the dearest keys; the sum of the others is that of OTHER."""
+    if len(found) <= most:
+        return dict(found)
+    named: list[str] = sorted(found.keys() - {OTHER}, key=lambda key: (-usd(found[key]), key))
+    kept = {key: found[key] for key in named[: most - 1]}
+    others = [found[key] for key in (*named[most - 1 :], *({OTHER} & found.keys()))]
+    total = others[0]
+    for one in others[1:]:
+        total = total + one
+    return {**kept, OTHER: total}
+
+
+def _sums(first: Mapping[str, Returned], second: Mapping[str, Returned]) -> dict[str, Returned]:
+    causes = sorted(first.keys() | second.keys())
+    return {one: first.get(one, Returned()) + second.get(one, Returned()) for one in causes}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCount:
+    """The running nodes of an owner now, for the log: what the panels of a dashboard show."""
+
+    owner: str
+    nodes: int
+    usd_per_hour: float
+    types: Mapping[str, int]
+
+
+def node_counts(running: Iterable[InstanceFacts], price: Price) -> tuple[NodeCount, ...]:
+    """Count the running nodes of each owner by their types."""
+    by_owner: dict[str, list[InstanceFacts]] = {}
+    for one in running:
+        by_owner.setdefault(owner_key(one.owner), []).append(one)
+    found = []
+    for owner, instances in sorted(by_owner.items()):
+        types: dict[str, int] = {}
+        for one in instances:
+            types[one.instance_type] = types.get(one.instance_type, 0) + 1
+        usd = sum(paid[0] for one in instances if (paid := price(one)) is not None)
+        found.append(NodeCount(owner, len(instances), usd, dict(sorted(types.items()))))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What a run has recorded: nothing, or the nodes of now once in a quarter of an hour. `error`
+    is why the costs are not split by pods."""
+
+    nodes: tuple[NodeCount, ...] = ()
+    error: ClusterUnavailable | ClusterRefused | None = None
+
+
+class CostRecorder:
+    """Records costs. Between two writes it remembers what each run has seen, so that a node that
+    lives for three minutes counts. A function that starts anew sees less, and counts as well."""
+
+    def __init__(
+        self, table: Table, price: Callable[[], Price], use: ClusterUse, clock: Clock
+    ) -> None:
+        self._table = table
+        self._price = price
+        self._use = use
+        self._clock = clock
+        self._looks: dict[str, list[Look]] = {}
+        self._through: dict[str, datetime] = {}
+
+    def record(
+        self, cluster: str, instances: Sequence[ObservedInstance], labels: Sequence[str]
+    ) -> Recorded:
+        """Look at the instances of a cluster, and write the costs of the last five minutes.
+
+        Raises:
+            CloudUnavailable, CloudRefused: the table failed; the next run goes on.
+        """
+        now = self._clock.now()
+        running = [one.facts for one in instances if one.state == "running"]
+        looks = self._looks.setdefault(cluster, [])
+        looks.append(Look(now, running))
+        del looks[: -int(LONGEST_LOOK.total_seconds() // 60)]
+        known = self._through.get(cluster)
+        if known is not None and _slot(known) >= _slot(now):
+            return Recorded()
+        before = self._stored(cluster, now)
+        known = None if before is None else before.through
+        if known is not None and _slot(known) >= _slot(now):
+            self._through[cluster] = known
+            looks.clear()
+            return Recorded()
+        fresh = _hour_of(cluster, now, now)
+        if before is None:
+            before = fresh  # the first look: nothing is known of the time before
+        elif (before.day, before.hour) != (fresh.day, fresh.hour):
+            before = replace(fresh, through=before.through)
+        else:
+            before = replace(before, version=before.version + 1)
+        counts_time = any(look.running and look.at > before.through for look in looks)
+        uses, error = self._uses(cluster, labels) if counts_time else ({}, None)
+        price = self._price()
+        returned = self._returned(cluster, instances, known, now)
+        hour = counted(before, looks, uses, price, labels, returned)
+        try:
+            self._table.put(COST, hour)
+        except RecordChanged:
+            looks.clear()  # another run has counted the time
+            return Recorded()
+        self._through[cluster] = now
+        looks.clear()
+        told = known is not None and _slot(known) // TOLD_EVERY == _slot(now) // TOLD_EVERY
+        return Recorded(() if told else node_counts(running, price), error)
+
+    def _stored(self, cluster: str, now: datetime) -> CostHour | None:
+        """Read the item of this hour, or the last one before it."""
+        for at in (now, now - timedelta(hours=1)):
+            key = _hour_of(cluster, at, at)
+            found = self._table.get(COST, cluster=cluster, day=key.day, hour=key.hour)
+            if found is not None:
+                return found
+        return None
+
+    def _uses(
+        self, cluster: str, labels: Sequence[str]
+    ) -> tuple[Mapping[str, NodeUse] | None, ClusterUnavailable | ClusterRefused | None]:
+        try:
+            return self._use.read(cluster, labels), None
+        except (ClusterUnavailable, ClusterRefused) as error:
+            return None, error
+
+    def _returned(
+        self,
+        cluster: str,
+        instances: Iterable[ObservedInstance],
+        through: datetime | None,
+        now: datetime,
+    ) -> dict[str, Returned]:
+        """Return what was given back since the last write. EC2 lists an instance for about an hour
+        after its end, so that the end of its retirement is known."""
+        if through is None:
+            return {}
+        gone = [
+            {"cluster": cluster, "instance": one.facts.instance}
+            for one in instances
+            if one.facts.owner.kind is OwnerKind.LEEWAY and one.state != "running"
+        ]
+        found: dict[str, Returned] = {}
+        since, until = through - SETTLED, now - SETTLED
+        stored = self._table.get_many(RETIREMENT, gone, unreadable=lambda _: None) if gone else ()
+        for one in stored:
+            ended = one.ended_at
+            if one.returns is None or not one.is_terminated or ended is None:
+                continue
+            if since < ended <= until:
+                cause = one.returns.cause
+                found[cause] = found.get(cause, Returned()) + Returned(1, one.returns.saving)
+        return found
+
+
+def _slot(at: datetime) -> int:
+    return int(at.timestamp()) // SAMPLE_SECONDS
+
+
+def _hour_of(cluster: str, at: datetime, through: datetime) -> CostHour:
+    """Return the empty hour of a time."""
+    at = at.astimezone(UTC)
+    return CostHour(cluster, f"{at:%Y-%m-%d}", f"{at:%H}", through)

@@ -1,0 +1,320 @@
+"""A run of provision_nodes for a cluster whose users keep its manifests in its API server.
+
+Copy what the API server has now → provision → write the status of the manifests. So a change acts
+in the run that the watch on manifests requests. The status comes last: nothing waits for it, and a
+status that cannot be written changes nothing else.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from leeway.clock import Clock
+from leeway.execution.retrying import API_ERRORS
+from leeway.launch.images import ImageVariant
+from leeway.launch.node_settings import NodeSettings, NotLaunchable, settings_of, user_tags
+from leeway.launch.resolve_pools import NodeSources, PoolResolver
+from leeway.manifests.base import Manifest
+from leeway.manifests.configuration import MANIFEST_INVALID, Configuration
+from leeway.manifests.in_cluster import Copied, Lease, running_karpenter
+from leeway.manifests.node_class import EC2NodeClass
+from leeway.manifests.node_pool import NodePool
+from leeway.manifests.status import (
+    NODE_CLASS,
+    OF_KARPENTER,
+    POOL,
+    ClusterFacts,
+    Document,
+    Found,
+    ManifestEvent,
+    ReadObject,
+    ResolvedClass,
+    StatusPatch,
+    plan_statuses,
+    shortened,
+)
+from leeway.pool_pauses import POOL as PAUSES
+from leeway.ports.aws import CloudRefused, CloudUnavailable
+from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
+from leeway.provisioning.report import ProvisioningReport
+from leeway.reasons import Reason, ReasonCode, clause
+from leeway.selection.labels import ARCH
+from leeway.table import Table
+
+MANIFESTS_NOT_COPIED = ReasonCode(
+    "ManifestsNotCopied",
+    "The manifests of the API server of cluster {cluster} can't be copied: {error}. The last known "
+    "ones apply.",
+    "a-change-of-a-manifest-in-the-cluster-does-not-act",
+)
+STATUS_NOT_WRITTEN = ReasonCode(
+    "StatusNotWritten",
+    "The status of {title} in cluster {cluster} can't be written: {error}.",
+    "a-change-of-a-manifest-in-the-cluster-does-not-act",
+)
+
+READY_FOR = timedelta(minutes=5)
+"""How long what a node class selects is kept; Karpenter reads AMIs as often."""
+RETRY_AFTER = timedelta(minutes=1)
+"""How long it is kept if no node can be launched with it."""
+
+AT_THE_END = timedelta(seconds=3)
+"""The time that a run keeps after its last write of a status."""
+
+EVENTS_KEPT = timedelta(minutes=55)
+MOST_EVENTS = 20
+"""Events of one run about invalid manifests: whoever writes manifests may write hundreds."""
+
+_KINDS = ("cluster.leeway.sh", NODE_CLASS, POOL)
+_VARIANTS = (ImageVariant("arm64"), ImageVariant("x86_64"))
+
+
+class ManifestApi(Protocol):
+    """The API server of one cluster, as far as the status of manifests goes."""
+
+    def karpenter_leases(self) -> Sequence[Lease]:
+        """Read the Leases with which Karpenter elects its leader."""
+        ...
+
+    def patch_status(self, patch: StatusPatch) -> bool:
+        """Patch the status of an object at the version that was read; False if the object has
+        changed or is gone.
+
+        Raises:
+            ClusterUnavailable, ClusterRefused: the API server did not answer, or refused.
+        """
+        ...
+
+    def write_event(self, event: ManifestEvent) -> None:
+        """Write an Event. One of the same name is no error.
+
+        Raises:
+            ClusterUnavailable, ClusterRefused: the API server did not answer, or refused.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """The ports. `run` provisions a cluster; `copy` copies its manifests, None if they are in the
+    table."""
+
+    run: Callable[[str, str, datetime], ProvisioningReport]
+    copy: Callable[[str], Copied | None]
+    manifests: Configuration
+    open_cluster: Callable[[str], ManifestApi]
+    sources: NodeSources
+    table: Table
+    clock: Clock
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What node classes select, by name, with the settings that were resolved, and until when."""
+
+    classes: dict[str, tuple[NodeSettings, ResolvedClass, datetime]] = field(default_factory=dict)
+    events: dict[str, datetime] = field(default_factory=dict)
+
+
+class ManifestRun:
+    """Runs for clusters, with the interface of NodeProvisioning. What is kept between runs only
+    saves calls: another environment reads AWS again."""
+
+    def __init__(self, deps: Dependencies) -> None:
+        self._deps = deps
+        self._kept: dict[str, _Kept] = {}
+
+    def run(self, cluster: str, why: str, until: datetime) -> ProvisioningReport:
+        """Run once for a cluster, at most until this time. Never raises."""
+        copied, problems = self._copy(cluster)
+        report = self._deps.run(cluster, why, until)
+        if copied is not None:
+            try:
+                problems += self._write(cluster, copied, report, until - AT_THE_END)
+            except Exception as error:  # noqa: BLE001 (the run is done: only the status is missing)
+                problems.append(_not_written("the manifests", cluster, error))
+        return replace(report, launch_problems=(*report.launch_problems, *problems))
+
+    def _copy(self, cluster: str) -> tuple[Copied | None, list[Reason]]:
+        try:
+            copied = self._deps.copy(cluster)
+        except API_ERRORS as error:
+            return None, [MANIFESTS_NOT_COPIED(cluster=cluster, error=clause(error))]
+        if copied is not None:
+            # Another copy may have written what this one found in the table.
+            self._deps.manifests.forget(cluster)
+        return copied, []
+
+    def _write(
+        self, cluster: str, copied: Copied, report: ProvisioningReport, until: datetime
+    ) -> list[Reason]:
+        """Write the status of the manifests that were read, and Events about invalid ones."""
+        deps, kept = self._deps, self._kept.setdefault(cluster, _Kept())
+        api, now = deps.open_cluster(cluster), deps.clock.now()
+        runs = running_karpenter(cluster, api.karpenter_leases(), now) is not None
+        facts = ClusterFacts(
+            cluster,
+            karpenter=runs,
+            held=copied.held,
+            usage=report.usage,
+            paused={
+                one.pool: one.paused
+                for one in deps.table.list(PAUSES, cluster=cluster)
+                if one.paused is not None
+            },
+            conflicts=report.conflicts,
+            classes={} if runs else self._classes(cluster, copied.objects, kept, now),
+        )
+        problems = []
+        for patch in plan_statuses(copied.objects, facts, now):
+            if deps.clock.now() >= until:
+                break
+            try:
+                # A conflict is harmless: the next run decides on what the object is then.
+                api.patch_status(patch)
+            except (ClusterRefused, ClusterUnavailable) as error:
+                problems.append(_not_written(_title(patch.document), cluster, error))
+                break  # a missing right or an overloaded API server concerns the others, too
+        ours = [one for one in copied.objects if not (runs and one.resource in OF_KARPENTER)]
+        for event in _events(ours, kept.events, now):
+            with suppress(ClusterRefused, ClusterUnavailable):  # the next run writes it
+                api.write_event(event)
+                kept.events[event.name] = now + EVENTS_KEPT
+        return problems
+
+    def _classes(
+        self, cluster: str, objects: Sequence[ReadObject], kept: _Kept, now: datetime
+    ) -> Mapping[str, ResolvedClass]:
+        """Resolve the node classes of a cluster that pools name, and those that none names yet."""
+        reading = _Reading(PoolResolver(self._deps.sources, cluster))
+        found: dict[str, tuple[NodeSettings, ResolvedClass, datetime]] = {}
+        named = {one.document["metadata"]["name"] for one in objects if one.resource == NODE_CLASS}
+        written = self._deps.manifests.manifests(cluster, _KINDS)
+        for one in class_settings([each.manifest for each in written], named):
+            before = kept.classes.get(one.node_class)
+            if before is None or before[0] != one or now >= before[2]:
+                resolved = reading.resolve(one)
+                usable = resolved.known and not resolved.problem
+                before = one, resolved, now + (READY_FOR if usable else RETRY_AFTER)
+            found[one.node_class] = before
+        kept.classes = found
+        return {name: resolved for name, (_, resolved, _) in found.items()}
+
+
+def class_settings(manifests: Sequence[Manifest], named: set[str]) -> Sequence[NodeSettings]:
+    """Return the settings of each node class that a pool names, or that is given: with those of its
+    first pool, or with those that a pool of the same name would have."""
+    found = {one.node_class: one for one in reversed(settings_of(manifests))}
+    given = {one.metadata.name for one in manifests if isinstance(one, EC2NodeClass)}
+    for name in sorted((given & named) - found.keys()):
+        pool = NodePool.model_validate(_pool_for(name))
+        (found[name],) = settings_of(
+            [*(one for one in manifests if not isinstance(one, NodePool)), pool]
+        )
+    return [found[name] for name in sorted(found)]
+
+
+def _pool_for(node_class: str) -> Mapping[str, Any]:
+    reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": node_class}
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": node_class},
+        "spec": {"template": {"spec": {"nodeClassRef": reference, "requirements": ()}}},
+    }
+
+
+class _Reading:
+    """One reading of node classes. When AWS does not answer once, it is not asked again."""
+
+    def __init__(self, resolver: PoolResolver) -> None:
+        self._resolver = resolver
+        self._silent: CloudUnavailable | None = None
+
+    def resolve(self, one: NodeSettings) -> ResolvedClass:
+        """Resolve the parts of a node class, each for itself: all that is wrong is said at once."""
+        resolver = self._resolver
+        try:
+            user_tags(one)
+            invalid = ""
+        except NotLaunchable as problem:
+            invalid = problem.reason.message
+        return ResolvedClass(
+            subnets=self._found(lambda: _subnets(resolver, one)),
+            security_groups=self._found(
+                lambda: [{"id": each} for each in resolver.security_groups(one)]
+            ),
+            images=self._found(lambda: _images(resolver, one)),
+            profile=self._found(lambda: [{"name": resolver.instance_profile(one)}]),
+            invalid=invalid,
+        )
+
+    def _found(self, read: Callable[[], Sequence[Mapping[str, Any]]]) -> Found:
+        try:
+            if self._silent is not None:
+                raise self._silent
+            return Found(tuple(read()))
+        except NotLaunchable as problem:
+            return Found(problem=problem.reason.message)
+        except (CloudRefused, CloudUnavailable) as error:
+            self._silent = error if isinstance(error, CloudUnavailable) else None
+            return Found(problem=f"AWS does not tell: {clause(error)}.", known=False)
+
+
+def _subnets(resolver: PoolResolver, one: NodeSettings) -> Sequence[Mapping[str, Any]]:
+    """The subnets, also those without free addresses, if there are any."""
+    resolver.subnets(one, ())
+    found = resolver.selected_subnets(one)
+    return [{"id": each.id, "zone": each.zone} for each in sorted(found, key=lambda each: each.id)]
+
+
+def _images(resolver: PoolResolver, one: NodeSettings) -> Sequence[Mapping[str, Any]]:
+    """The AMI of each architecture. A node class may have one of them only."""
+    image_of, found = resolver.images(one, _VARIANTS), []
+    missing: NotLaunchable | None = None
+    for variant in _VARIANTS:
+        try:
+            image = image_of(variant).id
+        except NotLaunchable as problem:
+            missing = missing or problem
+            continue
+        arch = "arm64" if variant.architecture == "arm64" else "amd64"
+        needs = [{"key": ARCH, "operator": "In", "values": [arch]}]
+        found.append({"id": image, "requirements": needs})
+    if missing is not None and not found:
+        raise missing
+    return found
+
+
+def _events(
+    objects: Sequence[ReadObject], written: dict[str, datetime], now: datetime
+) -> Sequence[ManifestEvent]:
+    """Return the Events that are due: one for each problem of an object, and again when the API
+    server has deleted it."""
+    for name in [name for name, until in written.items() if now >= until]:
+        del written[name]
+    found = []
+    for one in objects:
+        if not one.problem:
+            continue
+        metadata = one.document.get("metadata") or {}
+        problem = shortened(one.problem)
+        about = f"{metadata.get('uid')} {metadata.get('generation')} {problem}"
+        digest = hashlib.sha256(about.encode()).hexdigest()[:12]
+        name = f"{str(metadata.get('name'))[:200]}.{digest}"
+        if name not in written:
+            reason = MANIFEST_INVALID(problem=problem, author="")
+            found.append(ManifestEvent(name, one.document, reason.code, reason.message))
+    return found[:MOST_EVENTS]
+
+
+def _title(document: Document) -> str:
+    return f"{document.get('kind')} {(document.get('metadata') or {}).get('name')}"
+
+
+def _not_written(title: str, cluster: str, error: Exception) -> Reason:
+    text = clause(error) or type(error).__name__
+    return STATUS_NOT_WRITTEN(title=title, cluster=cluster, error=text)

@@ -1,0 +1,360 @@
+"""A small Karpenter for a sandbox: its NodeClaims, finalizers, garbage collection and Lease.
+
+It talks to an API server and to EC2 over HTTP, as the real one does, and acts only while its
+Deployment has replicas. It launches nothing for pods: `add_claim` requests a node. Rules: the
+controllers nodeclaim.lifecycle, node.termination and nodeclaim.garbagecollection of Karpenter's
+core, and instance.garbagecollection of its AWS provider. It drains no node: no test needs that.
+"""
+
+import base64
+import contextlib
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx2 as httpx
+import yaml
+
+from leeway_sandbox.scenario import DISCOVERY_TAG, NODE_ROLE
+
+GROUP, FINALIZER = "karpenter.sh", "karpenter.sh/termination"
+CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
+POOLS = "/apis/karpenter.sh/v1/nodepools"
+NODES = "/api/v1/nodes"
+DEPLOYMENT = "/apis/apps/v1/namespaces/kube-system/deployments/karpenter"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/karpenter-leader-election"
+UNREGISTERED = {"key": "karpenter.sh/unregistered", "effect": "NoExecute"}
+_MERGE = {"Content-Type": "application/merge-patch+json"}
+_ENDED = ("shutting-down", "terminated")
+_LAUNCHED_FOR = 30.0  # seconds that an instance without a NodeClaim is left alone
+
+_FREE: dict[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+NODECLAIMS: dict[str, Any] = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "nodeclaims.karpenter.sh"},
+    "spec": {
+        "group": GROUP,
+        "names": {
+            "plural": "nodeclaims",
+            "singular": "nodeclaim",
+            "kind": "NodeClaim",
+            "listKind": "NodeClaimList",
+        },
+        "scope": "Cluster",
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "required": ["spec"],
+                        "properties": {
+                            "apiVersion": {"type": "string"},
+                            "kind": {"type": "string"},
+                            "metadata": {"type": "object"},
+                            "spec": {
+                                **_FREE,
+                                "required": ["nodeClassRef", "requirements"],
+                                "properties": {
+                                    "nodeClassRef": {
+                                        "type": "object",
+                                        "required": ["group", "kind", "name"],
+                                        "properties": {
+                                            "group": {"type": "string"},
+                                            "kind": {"type": "string"},
+                                            "name": {"type": "string"},
+                                        },
+                                    },
+                                    "requirements": {"type": "array", "items": _FREE},
+                                },
+                                "x-kubernetes-validations": [
+                                    {"rule": "self == oldSelf", "message": "spec is immutable"}
+                                ],
+                            },
+                            "status": _FREE,
+                        },
+                    }
+                },
+            }
+        ],
+    },
+}
+"""The kind NodeClaim, with what Karpenter's own CRD says of its spec as a whole."""
+
+
+def deployment(replicas: int) -> dict[str, Any]:
+    """Return Karpenter's Deployment as its chart labels it."""
+    labels = {"app.kubernetes.io/name": "karpenter"}
+    container = {"name": "controller", "image": "karpenter:sandbox"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "karpenter", "namespace": "kube-system", "labels": labels},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    }
+
+
+class Karpenter:
+    """Karpenter for one cluster. `api` is a client of its API server, `ec2` and `eks` are those of
+    boto3. `began` are the instances that it has launched, `ended` those that it has terminated."""
+
+    def __init__(self, api: httpx.Client, ec2: Any, eks: Any, cluster: str) -> None:
+        self._api, self._ec2, self._eks, self._cluster = api, ec2, eks, cluster
+        self._stopping = threading.Event()
+        self.began: list[str] = []
+        self.ended: list[str] = []
+
+    def install(self, replicas: int = 1) -> None:
+        """Create the kind NodeClaim and the Deployment; existing ones stay."""
+        definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        self._create(definitions, NODECLAIMS)
+        until = time.monotonic() + 60
+        while self._api.get(CLAIMS).status_code != 200 and time.monotonic() < until:
+            time.sleep(0.1)
+        self._create(DEPLOYMENT.rpartition("/")[0], deployment(replicas))
+
+    def _create(self, path: str, body: Mapping[str, Any]) -> None:
+        answer = self._api.post(path, json=body)
+        if answer.status_code != 409:
+            answer.raise_for_status()
+
+    def add_claim(self, name: str, pool: str) -> None:
+        """Request a node of a pool."""
+        found = self._api.get(f"{POOLS}/{pool}").raise_for_status().json()
+        template = found["spec"]["template"]
+        owner = _owner("NodePool", found["metadata"])
+        own = (template.get("metadata") or {}).get("labels") or {}
+        self._create(
+            CLAIMS,
+            {
+                "apiVersion": "karpenter.sh/v1",
+                "kind": "NodeClaim",
+                "metadata": {
+                    "name": name,
+                    "labels": {**own, "karpenter.sh/nodepool": pool},
+                    "ownerReferences": [owner],
+                },
+                "spec": {
+                    "nodeClassRef": template["spec"]["nodeClassRef"],
+                    "requirements": template["spec"]["requirements"],
+                },
+            },
+        )
+
+    def act(self) -> None:
+        """Do once what the controllers do, if the Deployment has replicas."""
+        found = self._api.get(DEPLOYMENT)
+        if found.status_code == 404 or not found.json()["spec"].get("replicas", 1):
+            return
+        self._renew()
+        instances = {one["InstanceId"]: one for one in self._instances()}
+        nodes = {_instance_of(one["spec"]): one for one in self._list(NODES)}
+        claims = self._list(CLAIMS)
+        for claim in claims:
+            instance = _instance_of(claim.get("status") or {})
+            node = nodes.get(instance)
+            if "deletionTimestamp" in claim["metadata"]:
+                self._finalize(claim, instance, node)
+            elif not instance:
+                self._launch(claim)
+            elif node is not None and "karpenter.sh/registered" not in node["metadata"]["labels"]:
+                self._register(claim, node)
+            elif node is not None and instance not in instances and not _is_ready(node):
+                self._api.delete(f"{CLAIMS}/{claim['metadata']['name']}")
+        known = {_instance_of(one.get("status") or {}) for one in claims}
+        for name, one in instances.items():
+            age = datetime.now(UTC) - one["LaunchTime"]
+            if name not in known and age.total_seconds() > _LAUNCHED_FOR:
+                self._terminate(name)
+
+    def _renew(self) -> None:
+        now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+        spec = {"holderIdentity": "karpenter-0", "leaseDurationSeconds": 15, "renewTime": now}
+        if self._patch(LEASE, {"spec": spec}) is None:
+            named = {"name": "karpenter-leader-election", "namespace": "kube-system"}
+            kind = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+            self._create(LEASE.rpartition("/")[0], {**kind, "metadata": named, "spec": spec})
+
+    def _launch(self, claim: Mapping[str, Any]) -> None:
+        """Launch an instance with the tags of Karpenter, and say so in the status."""
+        pool = claim["metadata"]["labels"]["karpenter.sh/nodepool"]
+        self._patch(f"{CLAIMS}/{claim['metadata']['name']}", _finalizers(claim, FINALIZER))
+        tags = {
+            "karpenter.sh/nodepool": pool,
+            "karpenter.k8s.aws/ec2nodeclass": claim["spec"]["nodeClassRef"]["name"],
+            "karpenter.sh/nodeclaim": claim["metadata"]["name"],
+            "eks:eks-cluster-name": self._cluster,
+            f"kubernetes.io/cluster/{self._cluster}": "owned",
+        }
+        instance = self._start(claim["metadata"]["name"], tags)
+        self.began.append(instance["InstanceId"])
+        zone = instance["Placement"]["AvailabilityZone"]
+        launched = {"type": "Launched", "status": "True", "reason": "Launched", "message": ""}
+        launched["lastTransitionTime"] = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        status = {
+            "providerID": f"aws:///{zone}/{instance['InstanceId']}",
+            "imageID": instance["ImageId"],
+            "conditions": [launched],
+        }
+        self._patch(f"{CLAIMS}/{claim['metadata']['name']}/status", {"status": status})
+
+    def _start(self, name: str, tags: Mapping[str, str]) -> Any:
+        """Launch an instance by an instant fleet, as Karpenter does: EC2 tags it with the fleet."""
+        image = self._ec2.describe_images(
+            Filters=[{"Name": "name", "Values": ["amazon-eks-node-al2023-x86_64-*"]}]
+        )["Images"][-1]["ImageId"]
+        discovery = [{"Name": f"tag:{DISCOVERY_TAG}", "Values": [self._cluster]}]
+        groups = self._ec2.describe_security_groups(Filters=discovery)["SecurityGroups"]
+        subnets = self._ec2.describe_subnets(Filters=discovery)["Subnets"]
+        data = {
+            "ImageId": image,
+            "SecurityGroupIds": [one["GroupId"] for one in groups],
+            "IamInstanceProfile": {"Name": NODE_ROLE},
+            "UserData": base64.b64encode(self._user_data(tags).encode()).decode(),
+        }
+        self._ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData=data)
+        wanted = {"InstanceType": "m5.xlarge", "SubnetId": subnets[0]["SubnetId"]}
+        listed = [{"Key": key, "Value": value} for key, value in tags.items()]
+        answer = self._ec2.create_fleet(
+            Type="instant",
+            LaunchTemplateConfigs=[
+                {
+                    "LaunchTemplateSpecification": {
+                        "LaunchTemplateName": name,
+                        "Version": "$Latest",
+                    },
+                    "Overrides": [wanted],
+                }
+            ],
+            TargetCapacitySpecification={
+                "TotalTargetCapacity": 1,
+                "DefaultTargetCapacityType": "on-demand",
+            },
+            TagSpecifications=[{"ResourceType": "instance", "Tags": listed}],
+        )
+        (launched,) = answer["Instances"][0]["InstanceIds"]
+        found = self._ec2.describe_instances(InstanceIds=[launched])
+        return found["Reservations"][0]["Instances"][0]
+
+    def _user_data(self, tags: Mapping[str, str]) -> str:
+        """Return what makes an AMI of Amazon Linux 2023 a node of the pool."""
+        found = self._eks.describe_cluster(name=self._cluster)["cluster"]
+        labels = f"--node-labels=karpenter.sh/nodepool={tags['karpenter.sh/nodepool']}"
+        taints = f"--register-with-taints={UNREGISTERED['key']}:{UNREGISTERED['effect']}"
+        cluster = {
+            "name": self._cluster,
+            "apiServerEndpoint": found["endpoint"],
+            "certificateAuthority": found["certificateAuthority"]["data"],
+            "cidr": "10.100.0.0/16",
+        }
+        config = {
+            "apiVersion": "node.eks.aws/v1alpha1",
+            "kind": "NodeConfig",
+            "spec": {"cluster": cluster, "kubelet": {"flags": [labels, taints]}},
+        }
+        part = f"Content-Type: application/node.eks.aws\n\n{yaml.safe_dump(config)}"
+        return (
+            f"MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=B\n\n--B\n{part}\n--B--\n"
+        )
+
+    def _register(self, claim: Mapping[str, Any], node: Mapping[str, Any]) -> None:
+        """Give a Node the finalizer, its owner, and the labels of its NodeClaim."""
+        metadata = claim["metadata"]
+        owner = _owner("NodeClaim", metadata)
+        body = _finalizers(node, FINALIZER)
+        body["metadata"]["ownerReferences"] = [owner]
+        labels = {**(metadata.get("labels") or {}), "karpenter.sh/registered": "true"}
+        body["metadata"]["labels"] = {**labels, "karpenter.sh/initialized": "true"}
+        taints = node["spec"].get("taints") or []
+        kept = [one for one in taints if one["key"] != UNREGISTERED["key"]]
+        self._patch(f"{NODES}/{node['metadata']['name']}", {**body, "spec": {"taints": kept}})
+
+    def _finalize(
+        self, claim: Mapping[str, Any], instance: str, node: Mapping[str, Any] | None
+    ) -> None:
+        """End the instance of a deleted NodeClaim, then the Node, then the NodeClaim."""
+        if instance and instance not in self.ended:
+            self._terminate(instance)
+        if node is not None:
+            path = f"{NODES}/{node['metadata']['name']}"
+            self._api.delete(path)
+            self._patch(path, _finalizers(node))
+        self._patch(f"{CLAIMS}/{claim['metadata']['name']}", _finalizers(claim))
+
+    def _terminate(self, instance: str) -> None:
+        self.ended.append(instance)
+        self._ec2.terminate_instances(InstanceIds=[instance])
+
+    def _instances(self) -> Iterator[Any]:
+        filters = [
+            {"Name": "tag-key", "Values": ["karpenter.sh/nodepool"]},
+            {"Name": "tag-key", "Values": ["karpenter.k8s.aws/ec2nodeclass"]},
+            {"Name": "tag:eks:eks-cluster-name", "Values": [self._cluster]},
+        ]
+        for found in self._ec2.describe_instances(Filters=filters)["Reservations"]:
+            yield from (one for one in found["Instances"] if one["State"]["Name"] not in _ENDED)
+
+    def _list(self, path: str) -> list[Any]:
+        answer = self._api.get(path).raise_for_status()
+        items: list[Any] = answer.json().get("items") or []
+        return items
+
+    def _patch(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Patch an object; None if it is gone or has changed."""
+        answer = self._api.patch(path, json=body, headers=_MERGE)
+        if answer.status_code in (404, 409):
+            return None
+        return answer.raise_for_status().json()
+
+    @contextlib.contextmanager
+    def running(self, seconds: float = 0.5) -> Iterator["Karpenter"]:
+        """Act in a thread for the time of the block, each so many seconds."""
+
+        def work() -> None:
+            while not self._stopping.wait(seconds):
+                with contextlib.suppress(httpx.HTTPError):
+                    self.act()
+
+        thread = threading.Thread(target=work, name="karpenter")
+        thread.start()
+        try:
+            yield self
+        finally:
+            self._stopping.set()
+            thread.join()
+
+
+def _finalizers(obj: Mapping[str, Any], *added: str) -> dict[str, Any]:
+    """Return a patch that sets the finalizers: without Karpenter's, or with it."""
+    metadata = obj["metadata"]
+    others = [one for one in metadata.get("finalizers") or () if one != FINALIZER]
+    return {"metadata": {"finalizers": [*others, *added]}}
+
+
+def _owner(kind: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": kind,
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "blockOwnerDeletion": True,
+    }
+
+
+def _instance_of(named: Mapping[str, Any]) -> str:
+    return str(named.get("providerID") or "").rpartition("/")[2]
+
+
+def _is_ready(node: Mapping[str, Any]) -> bool:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)

@@ -1,0 +1,299 @@
+"""Runs for a cluster whose manifests are in its API server: copied, used, and told their status."""
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from leeway.manifest_run import READY_FOR, Dependencies, ManifestRun
+from leeway.manifests.configuration import Configuration, StoredManifests
+from leeway.manifests.in_cluster import HOME, Home, Lease, ManifestCopies, ManifestHome
+from leeway.manifests.reading import Kind
+from leeway.manifests.status import ManifestEvent, PoolUsage, StatusPatch
+from leeway.ports.aws import CloudUnavailable
+from leeway.ports.kubernetes import ClusterForbidden, ClusterUnavailable
+from leeway.provisioning.report import ProvisioningReport
+from leeway.reasons import Reason
+
+from tests.launch.launching import World as Aws
+from tests.manifests.crd_cases import CLASS, POOL, changed
+from tests.manifests.test_status import conditions, merged
+
+SELECTED = {"tags": {"discovery": "prod"}}
+GOOD = changed(
+    CLASS,
+    {
+        "metadata.name": "default",
+        "spec.role": "prod-nodes",
+        "spec.subnetSelectorTerms": [SELECTED],
+        "spec.securityGroupSelectorTerms": [SELECTED],
+    },
+)
+DONE = Reason("Provisioned", "Leeway launched nothing.")
+
+
+class Api:
+    """The API server: its objects by kind and name, with versions, and what was written."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[str, dict[str, Any]] = {"Cluster": {}, "EC2NodeClass": {}, "NodePool": {}}
+        self.leases: list[Lease] = []
+        self.patches: list[StatusPatch] = []
+        self.events: list[ManifestEvent] = []
+        self.error: Exception | None = None  # of each write
+        self.meanwhile: Callable[[], None] = lambda: None  # before the next write
+        self._version = 0
+
+    def put(self, document: Mapping[str, Any]) -> None:
+        """Create an object, or change it as a user does."""
+        new, kind = copy.deepcopy(dict(document)), document["kind"]
+        name = new["metadata"]["name"]
+        before = self.kinds[kind].get(name, {"metadata": {}})
+        self._version += 1
+        new["metadata"] |= {
+            "uid": name,
+            "generation": before["metadata"].get("generation", 0) + 1,
+            "resourceVersion": str(self._version),
+        }
+        new["status"] = before.get("status", {})
+        self.kinds[kind][name] = new
+
+    def objects(self, kind: Kind) -> Sequence[Mapping[str, Any]] | None:
+        served = kind.api_version.endswith("/v1") and kind.name in self.kinds
+        return copy.deepcopy(list(self.kinds[kind.name].values())) if served else None
+
+    def karpenter_leases(self) -> Sequence[Lease]:
+        return self.leases
+
+    def patch_status(self, patch: StatusPatch) -> bool:
+        self.meanwhile()
+        if self.error is not None:
+            raise self.error
+        metadata = patch.document["metadata"]
+        stored = self.kinds[patch.document["kind"]].get(metadata["name"])
+        if not stored or stored["metadata"]["resourceVersion"] != metadata["resourceVersion"]:
+            return False
+        self._version += 1
+        stored["metadata"]["resourceVersion"] = str(self._version)
+        stored["status"] = merged(stored["status"], patch.status)
+        self.patches.append(patch)
+        return True
+
+    def write_event(self, event: ManifestEvent) -> None:
+        if self.error is not None:
+            raise self.error
+        self.events.append(event)
+
+    def status(self, kind: str, name: str) -> dict[str, str]:
+        """The conditions of an object."""
+        found = self.kinds[kind][name]["status"]
+        return {type_: value for type_, (value, _) in conditions(found).items()}
+
+
+class Silent:
+    """The Reports Protocol of a configuration."""
+
+    def manifest_problem(self, cluster: str, manifest: str, reason: Reason) -> None:
+        pass
+
+
+class World:
+    def __init__(self) -> None:
+        self.aws, self.api = Aws(), Api()
+        self.table = self.aws.table
+        self.table.put(HOME, ManifestHome("prod", 1, Home.CLUSTER))
+        self.usage: Mapping[str, PoolUsage] | None = {}
+        self.copied_before: set[str] = set()
+        self.stored = StoredManifests(self.table)
+        self.configuration = Configuration(self.stored, self.aws, Silent())
+        self.runs = self.environment()
+        self.api.put(GOOD)
+        self.api.put(POOL)
+
+    def environment(self) -> ManifestRun:
+        """A run in an environment of its own."""
+        return ManifestRun(
+            Dependencies(
+                run=self._provision,
+                copy=ManifestCopies(self.table, lambda _: self.api, self.aws).copy,
+                manifests=self.configuration,
+                open_cluster=lambda _: self.api,
+                sources=self.aws.deps.sources,
+                table=self.table,
+                clock=self.aws,
+            )
+        )
+
+    def _provision(self, cluster: str, why: str, until: datetime) -> ProvisioningReport:
+        kinds = ("nodepool.karpenter.sh",)
+        found = self.configuration.manifests(cluster, kinds)
+        self.copied_before = {one.name for one in found}
+        return ProvisioningReport(cluster, why, DONE, usage=self.usage)
+
+    def run(self) -> list[str]:
+        """Run, and return the codes of the problems."""
+        report = self.runs.run("prod", "test", self.aws.now() + timedelta(seconds=60))
+        return [one.code for one in report.launch_problems]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_run_launches_by_what_the_api_server_has_now_and_says_so_there(world: World) -> None:
+    assert world.run() == []
+    assert world.copied_before == {"pool"}
+    assert world.api.status("NodePool", "pool")["Ready"] == "True"
+    status = world.api.kinds["EC2NodeClass"]["default"]["status"]
+    assert [one["id"] for one in status["subnets"]] == ["subnet-a", "subnet-b", "subnet-c"]
+    assert status["securityGroups"] == [{"id": "sg-1"}]
+    assert status["instanceProfile"] == "prod-nodes"
+    assert [one["requirements"][0]["values"] for one in status["amis"]] == [["arm64"], ["amd64"]]
+    # A pool that is applied is used by the next run, whatever the cache of the manifests has.
+    world.api.put(changed(POOL, {"metadata.name": "second"}))
+    world.run()
+    assert world.copied_before == {"pool", "second"}
+
+
+def test_a_cluster_whose_manifests_are_in_the_table_is_left_alone(world: World) -> None:
+    world.table.put(HOME, ManifestHome("prod", 2, Home.TABLE))
+    assert world.run() == []
+    assert (world.api.patches, world.copied_before) == ([], set())
+
+
+def test_the_same_state_is_not_written_again_by_any_environment(world: World) -> None:
+    world.run()
+    world.api.patches.clear()
+    for _ in range(3):
+        world.aws.sleep(400)
+        world.runs = world.environment()
+        world.run()
+    assert world.api.patches == []
+
+
+def test_aws_is_asked_again_only_when_it_is_time_or_the_settings_change(world: World) -> None:
+    world.run()
+    world.aws.networks.known.clear()
+    world.run()
+    assert world.api.status("EC2NodeClass", "default")["SubnetsReady"] == "True"
+    world.aws.sleep(READY_FOR.total_seconds())
+    world.run()
+    assert world.api.status("EC2NodeClass", "default")["SubnetsReady"] == "False"
+    assert world.api.status("NodePool", "pool")["Ready"] == "False"
+    world.api.put(changed(GOOD, {"spec.securityGroupSelectorTerms": [{"id": "sg-2"}]}))
+    world.run()
+    assert world.api.status("EC2NodeClass", "default")["SecurityGroupsReady"] == "False"
+
+
+def test_an_aws_that_does_not_answer_is_asked_once_in_a_run(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    def silent(terms: object) -> Any:
+        asked.append(terms)
+        raise CloudUnavailable("EC2 does not answer")
+
+    monkeypatch.setattr(world.aws.networks, "subnets", silent)
+    world.api.put(changed(GOOD, {"metadata.name": "another"}))
+    assert world.run() == []
+    assert len(asked) == 1
+    assert set(world.api.status("EC2NodeClass", "another").values()) == {"True", "Unknown"}
+    assert world.api.status("NodePool", "pool")["Ready"] == "False"
+
+
+def test_a_change_between_the_list_and_the_write_wins(world: World) -> None:
+    def change() -> None:
+        world.api.meanwhile = lambda: None
+        world.api.put(changed(GOOD, {"spec.tags": {"a": "b"}}))
+
+    world.api.meanwhile = change
+    assert world.run() == []
+    assert world.api.kinds["EC2NodeClass"]["default"]["status"] == {}
+    world.run()
+    (ready,) = (
+        one
+        for one in world.api.kinds["EC2NodeClass"]["default"]["status"]["conditions"]
+        if one["type"] == "Ready"
+    )
+    assert ready["observedGeneration"] == 2
+
+
+def test_an_object_that_is_gone_meanwhile_is_no_problem(world: World) -> None:
+    world.api.meanwhile = world.api.kinds["NodePool"].clear
+    assert world.run() == []
+
+
+@pytest.mark.parametrize(
+    "error", [ClusterForbidden("403: no"), ClusterUnavailable("429: later"), RuntimeError("odd")]
+)
+def test_a_status_that_cannot_be_written_is_one_problem_and_nothing_else(
+    world: World, error: Exception
+) -> None:
+    world.api.error = error
+    assert world.run() == ["StatusNotWritten"]
+    assert world.copied_before == {"pool"}
+
+
+def test_a_list_that_is_refused_leaves_the_last_known_manifests(world: World) -> None:
+    world.run()
+
+    def refused(kind: Kind) -> Any:
+        raise ClusterForbidden("403: no")
+
+    world.api.objects = refused  # type: ignore[method-assign]
+    assert world.run() == ["ManifestsNotCopied"]
+    assert world.copied_before == {"pool"}
+
+
+def test_an_invalid_manifest_has_one_event_in_an_hour_and_its_last_version_applies(
+    world: World,
+) -> None:
+    world.run()
+    world.api.put(changed(POOL, {"spec.template.spec.requirements": [{"key": 7}]}))
+    for _ in range(3):
+        world.run()
+    (event,) = world.api.events
+    assert (event.reason, event.document["metadata"]["name"]) == ("ManifestInvalid", "pool")
+    assert "spec.template.spec.requirements" in event.message
+    assert world.api.status("NodePool", "pool")["ValidationSucceeded"] == "False"
+    assert world.copied_before == {"pool"}
+    world.aws.sleep(3600)
+    world.run()
+    assert len(world.api.events) == 2, "the API server deletes Events after an hour"
+    world.api.put(POOL)
+    world.run()
+    assert world.api.status("NodePool", "pool")["Ready"] == "True"
+    assert len(world.api.events) == 2
+
+
+def test_while_karpenter_runs_it_is_neither_overwritten_nor_corrected(world: World) -> None:
+    now = world.aws.now()
+    world.api.leases = [Lease("kube-system", now, timedelta(seconds=15))]
+    world.api.put(changed(POOL, {"spec.template.spec.requirements": [{"key": 7}]}))
+    world.run()
+    assert world.api.kinds["EC2NodeClass"]["default"]["status"] == {}
+    assert world.api.status("NodePool", "pool") == {"KarpenterIsRunning": "True"}
+    assert world.api.events == []
+
+
+def test_a_class_without_a_pool_and_a_pool_without_a_class_have_a_status(world: World) -> None:
+    world.api.kinds["EC2NodeClass"].clear()
+    world.api.put(changed(GOOD, {"metadata.name": "unused"}))
+    world.run()
+    assert world.api.status("EC2NodeClass", "unused")["Ready"] == "True"
+    assert world.api.status("NodePool", "pool")["NodeClassReady"] == "False"
+
+
+def test_a_manifest_with_a_damaged_status_is_written(world: World) -> None:
+    world.api.kinds["NodePool"]["pool"]["status"] = {"conditions": "none", "resources": 7}
+    world.run()
+    assert world.api.status("NodePool", "pool")["Ready"] == "True"
+    assert world.api.kinds["NodePool"]["pool"]["status"]["resources"]["nodes"] == "0"
+
+
+def test_the_time_of_a_run_ends_its_writes(world: World) -> None:
+    world.runs.run("prod", "test", world.aws.now())
+    assert world.api.patches == []

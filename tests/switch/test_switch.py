@@ -1,0 +1,228 @@
+"""A switch from Karpenter to Leeway and back: its steps, its refusals, and what a kill leaves."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from leeway.instances.owners import OWNER_TAG, POOL_TAG, OwnerKind
+from leeway.manifests.switched import Buyer
+from leeway_cli.errors import CannotBeDoneError
+from leeway_cli.switch.plan import Deployment, Do, plan_switch
+from leeway_cli.switch.run import carry_out
+
+from tests.switch.world import KARPENTERS, LEEWAYS, Cluster, Machine, of_karpenter
+
+TO = [Buyer.LEEWAY, Buyer.KARPENTER]
+
+
+def owners(cluster: Cluster) -> set[OwnerKind]:
+    return {one.seen().facts.owner.kind for one in cluster.machines.values()}
+
+
+def test_leeway_takes_the_nodes_of_a_stopped_karpenter_and_leaves_what_it_wrote() -> None:
+    cluster = of_karpenter()
+    claims = dict(cluster.claims)
+    assert cluster.switched(Buyer.LEEWAY)
+    assert owners(cluster) == {OwnerKind.LEEWAY}
+    assert cluster.recorded == {*cluster.machines}
+    assert cluster.claims == claims
+    assert all(KARPENTERS.items() <= one.tags.items() for one in cluster.machines.values())
+    assert cluster.leeway_may_launch
+    assert (cluster.drained, cluster.ended, cluster.launched) == ([], [], [])
+
+
+def test_karpenter_gets_its_nodes_back_and_keeps_those_that_leeway_launched() -> None:
+    cluster = of_karpenter()
+    cluster.switched(Buyer.LEEWAY)
+    cluster.add("i-new", LEEWAYS)
+    assert cluster.switched(Buyer.KARPENTER)
+    assert owners(cluster) == {OwnerKind.KARPENTER}
+    assert cluster.claims["default-i-new"] == "i-new"
+    assert cluster.deployment.replicas == 2
+    assert (cluster.drained, cluster.ended, cluster.launched) == ([], [], [])
+
+
+def test_a_node_that_karpenter_would_not_keep_is_drained_while_karpenter_runs() -> None:
+    cluster = of_karpenter()
+    cluster.switched(Buyer.LEEWAY)
+    cluster.add("i-old", LEEWAYS)
+    cluster.unfit["i-old"] = "its NodePool is gone"
+    assert cluster.switched(Buyer.KARPENTER)
+    assert cluster.drained == ["node-i-old"]
+    assert {*cluster.machines} == {"i-0", "i-1"}
+
+
+def test_no_nodeclaim_is_written_while_karpenter_runs() -> None:
+    """Karpenter would launch an instance for a NodeClaim before its status says that it has one."""
+    cluster = of_karpenter()
+    cluster.switched(Buyer.LEEWAY)
+    cluster.add("i-new", LEEWAYS)
+    cluster.deployment = replace(cluster.deployment, replicas=1)
+    cluster.sleep(1)
+    assert cluster.switched(Buyer.KARPENTER)
+    assert cluster.drained == ["node-i-new"]
+
+
+def test_a_karpenter_that_somebody_starts_again_is_stopped_again() -> None:
+    cluster = of_karpenter()
+    cluster.switched(Buyer.LEEWAY)
+    cluster.deployment = replace(cluster.deployment, replicas=3)
+    cluster.sleep(100)
+    assert not cluster.leeway_may_launch
+    assert cluster.ended == []
+    assert cluster.switched(Buyer.LEEWAY)
+    assert cluster.deployment.replicas == 0
+    cluster.switched(Buyer.KARPENTER)
+    assert cluster.deployment.replicas == 3
+
+
+def test_a_launch_that_has_not_joined_is_waited_for() -> None:
+    cluster = of_karpenter()
+    cluster.switched(Buyer.LEEWAY)
+    cluster.add("i-new", LEEWAYS)
+    cluster.machines["i-new"].joined = False
+    asked = []
+
+    def join_later() -> None:
+        asked.append(cluster.now)
+        if len(asked) == 60:
+            cluster.machines["i-new"].joined = True
+
+    cluster.others = join_later
+    assert cluster.switched(Buyer.KARPENTER)
+    assert "default-i-new" in cluster.claims
+    cluster = of_karpenter()
+    cluster.switched(Buyer.LEEWAY)
+    cluster.machines["i-new"] = Machine("i-new", dict(LEEWAYS), joined=False)
+    with pytest.raises(CannotBeDoneError, match="takes too long"):
+        cluster.switched(Buyer.KARPENTER)
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"managed": False}, "leeway adopt prod"),
+        ({"in_cluster": False}, "--manifests cluster"),
+        ({"dry_run": True}, "spec.dryRun"),
+        ({"deployments": ()}, "no Deployment of Karpenter"),
+        (
+            {"deployments": (Deployment("a", "k", 1, 1), Deployment("b", "k", 0, 0))},
+            "several Deployments",
+        ),
+        ({"problems": ("NodePool default: spec.replicas: expected 0",)}, "cannot launch from it"),
+        ({"disrupted": ("node-i-0",)}, "Karpenter drains node node-i-0 now"),
+    ],
+)
+def test_a_switch_to_leeway_is_refused_before_anything_changes(
+    changed: dict[str, object], why: str
+) -> None:
+    cluster = of_karpenter()
+    cluster.settings = changed
+    with pytest.raises(CannotBeDoneError, match=why):
+        cluster.switched(Buyer.LEEWAY)
+    assert cluster.switch is None
+    assert cluster.deployment.replicas == 2
+
+
+def test_karpenter_finishes_what_it_has_begun_before_a_switch() -> None:
+    cluster = of_karpenter()
+    cluster.machines["i-0"].joined = False
+    cluster.deleting.add("claim-i-1")
+    plan = plan_switch(cluster.read(), Buyer.LEEWAY)
+    first, second = plan.refusals
+    assert first.startswith("The node of NodeClaim claim-i-0 has not joined. Run the command again")
+    assert second.startswith("Karpenter ends NodeClaim claim-i-1 now. Run the command again")
+
+
+def test_what_karpenter_began_in_the_last_moment_is_left_and_named() -> None:
+    cluster = of_karpenter()
+    cluster.deployment = replace(cluster.deployment, replicas=0, running=0)
+    cluster.sleep(100)
+    cluster.machines["i-0"].joined = False
+    cluster.deleting.add("claim-i-1")
+    cluster.claims["claim-gone"] = "i-gone"
+    cluster.add("i-orphan", KARPENTERS)
+    left = "\n".join(plan_switch(cluster.read(), Buyer.LEEWAY).left)
+    assert "NodeClaim claim-i-0 stays Karpenter's: its node has not joined" in left
+    assert "`leeway terminate node-i-1`" in left
+    assert "i-gone is no instance that runs" in left
+    assert "Instance i-orphan stays as it is" in left
+    assert cluster.switched(Buyer.LEEWAY)
+    assert cluster.machines["i-0"].tags == KARPENTERS
+    assert cluster.machines["i-orphan"].tags == KARPENTERS
+
+
+def test_a_deployment_that_git_owns_is_scaled_by_a_person() -> None:
+    cluster = of_karpenter()
+    cluster.deployment = replace(cluster.deployment, git="Argo CD (karpenter)")
+    with pytest.raises(CannotBeDoneError, match=r"scale deployment karpenter --replicas 0"):
+        cluster.switched(Buyer.LEEWAY)
+    assert not cluster.leeway_may_launch, "the record names Karpenter"
+    cluster.deployment = replace(cluster.deployment, replicas=0)
+    assert cluster.switched(Buyer.LEEWAY)
+    with pytest.raises(CannotBeDoneError, match=r"Set spec\.replicas to 2 there"):
+        cluster.switched(Buyer.KARPENTER)
+    cluster.deployment = replace(cluster.deployment, replicas=2)
+    assert cluster.switched(Buyer.KARPENTER)
+
+
+def test_the_plan_names_every_step_before_the_first_one_is_done() -> None:
+    steps = plan_switch(of_karpenter().read(), Buyer.LEEWAY).steps
+    expected = [Do.NAME_KARPENTER, Do.SCALE, Do.WAIT, Do.NAME_LEEWAY, Do.RECORD, Do.TAG]
+    assert [one.do for one in steps] == expected
+    assert steps[-1].instances == ("i-0", "i-1")
+    assert dict(steps[-1].tags)[POOL_TAG] == "default"
+
+
+def test_a_write_without_effect_ends_with_an_error() -> None:
+    cluster = of_karpenter()
+    cluster.tag = lambda *_: None  # type: ignore[method-assign]
+    with pytest.raises(CannotBeDoneError, match="tag 2 instances of pool default"):
+        carry_out(cluster, Buyer.LEEWAY, lambda _: None, cluster.sleep)
+
+
+RUNS = st.lists(
+    st.tuples(
+        st.sampled_from(TO),
+        st.integers(0, 14) | st.none(),
+        st.booleans(),
+        st.sampled_from([0.0, 30.0, 120.0]),
+    ),
+    max_size=5,
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(runs=RUNS, last=st.sampled_from(TO), own=st.integers(0, 2))
+def test_kills_and_changes_of_direction_end_as_one_run_does(
+    runs: list[tuple[Buyer, int | None, bool, float]], last: Buyer, own: int
+) -> None:
+    """Never may two launch, and Karpenter, which acts after each write and as time passes, ends no
+    instance. A NodeClaim without its status is completed before Karpenter runs again."""
+    cluster, nodes = of_karpenter(), {"i-0", "i-1"}
+    for direction, kill, torn, pause in runs:
+        cluster.switched(direction, kill=kill, torn=torn)
+        if cluster.leeway_may_launch and len(nodes) < 2 + own:
+            nodes.add(name := f"i-{len(nodes)}")
+            cluster.add(name, LEEWAYS)
+        cluster.sleep(pause)
+    assert cluster.switched(last)
+    for buyer in (last, last):
+        assert cluster.switched(buyer), "a second run changes nothing"
+    expected = OwnerKind.LEEWAY if last is Buyer.LEEWAY else OwnerKind.KARPENTER
+    assert owners(cluster) == {expected}
+    assert {*cluster.machines} == nodes
+    assert cluster.leeway_may_launch is (last is Buyer.LEEWAY)
+    assert cluster.karpenter_runs is (last is Buyer.KARPENTER)
+    assert (cluster.drained, cluster.ended, cluster.launched) == ([], [], [])
+
+
+def test_leeways_launches_are_quiet_before_karpenter_runs() -> None:
+    cluster = of_karpenter()
+    cluster.switched(Buyer.LEEWAY)
+    began = cluster.now
+    cluster.switched(Buyer.KARPENTER)
+    assert cluster.now - began > timedelta(seconds=60)
+    assert all(OWNER_TAG not in one.tags for one in cluster.machines.values())

@@ -1,0 +1,62 @@
+"""`leeway view` as a process, for a cluster of the sandbox with a kubeconfig alone."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import httpx
+from leeway_cli.view.recording import read_recording
+
+from tests.sandbox.kubernetes.live import PODS, bare_pod, running_cluster
+
+
+def test_the_page_follows_the_cluster_until_ctrl_c(tmp_path: Path) -> None:
+    record = tmp_path / "record.jsonl"
+    environment = {key: value for key, value in os.environ.items() if "AWS_" not in key}
+    environment |= {"AWS_EC2_METADATA_DISABLED": "true"}
+    with ExitStack() as cluster:
+        live = cluster.enter_context(running_cluster(tmp_path))
+        first, second = live.add_nodes(1, 2)
+        live.create(PODS, bare_pod("web", nodeName=first))
+        given = ["--kubeconfig", str(live.kubeconfig()), "--every", "1s", "--record", str(record)]
+        with subprocess.Popen(
+            [sys.executable, "-m", "leeway_cli", "view", *given],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        ) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            try:
+                address = process.stdout.readline().strip()
+                assert address.startswith("http://127.0.0.1:"), process.stderr.read()
+                with httpx.stream("GET", f"{address}events", timeout=60, trust_env=False) as page:
+                    events = (line[6:] for line in page.iter_lines() if line.startswith("data: "))
+                    picture = json.loads(next(events))
+                    assert picture["nodes"].keys() == {first, second}
+                    assert picture["pods"]["default/web"][0] == first
+                    assert picture["plan"] is None
+                    live.create(PODS, bare_pod("db", nodeName=second))
+                    came = until(events, "pods")
+                    assert came == {"default/db": [second, 0, 0]}
+                    cluster.close()
+                    assert "The API server did not answer" in until(events, "problem")
+            finally:
+                process.send_signal(signal.SIGINT)
+                errors = process.stderr.read()
+            assert process.wait() == 0, errors
+    assert address not in errors, "the token is in no log"
+    assert len(read_recording(record).splitlines()) > 2
+
+
+def until(events: Any, field: str) -> Any:
+    """Return a field of the next event that has it."""
+    some = islice(map(json.loads, events), 60)
+    return next(found[field] for found in some if field in found)

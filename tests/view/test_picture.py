@@ -1,0 +1,134 @@
+"""What the page shows, and what changes in it."""
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+from leeway.admission.record import Admission
+from leeway.disruption.decide import decide_returns
+from leeway.disruption.follow import follow
+from leeway.disruption.snapshot import Snapshot
+from leeway_cli.explain.capacity import Capacity
+from leeway_cli.logs import About, Level, parse_line
+from leeway_cli.nodes.reading import Seen
+from leeway_cli.nodes.rows import Records, rows_of
+from leeway_cli.view.picture import (
+    MOST_LINES,
+    LogLine,
+    Picture,
+    Pod,
+    applied,
+    difference,
+    failed,
+    picture_of,
+)
+
+from tests.disruption.returning import launched
+from tests.disruption.snapshots import NOW, own_node, snapshot
+from tests.retirement.retirements import interrupted
+from tests.selection.workloads import spec
+from tests.view.pictures import AT, PICTURE, later, node, totals
+
+CLUSTER = snapshot(own_node("full", spec(1500)), own_node("empty"))
+
+
+def seen(given: Snapshot = CLUSTER, *admissions: Admission, plan: bool = True) -> Seen:
+    course = follow(given, decide_returns(given)) if plan else None
+    records = Records(admissions={one.facts.instance: one for one in admissions})
+    rows = rows_of(given.own, (), course, records, NOW)
+    return Seen(Capacity(given, (), {}), course, rows)
+
+
+def test_a_picture_has_nodes_pods_prices_and_the_plan_with_its_reasons() -> None:
+    admission = launched(interrupted().facts).model_copy(update={"noticed_at": NOW})
+    facts = admission.facts
+    found = picture_of(seen(CLUSTER, admission), None, (), ["warning: a", "a"], "prod")
+    assert {*found.nodes} == {"full", "empty", facts.private_dns_name}
+    ((_, one),) = found.pods.items()
+    assert (one.node, one.cpu) == ("full", 1500)
+    assert found.nodes["full"].cpu[0] == 1500
+    assert found.plan is not None
+    first = found.plan[0]
+    assert (first.nodes, first.cause, first.at) == (("empty",), "Empty", None)
+    assert first.code
+    assert first.reason.startswith("Node empty")
+    assert found.prices == ((found.at, found.totals.price),)
+    assert found.warnings == ("a",)
+    coming = found.nodes[facts.private_dns_name]
+    assert (coming.fate, coming.next) == ("starting", "starting")
+    assert coming.clock_at == NOW.timestamp()
+
+
+def test_without_a_plan_nothing_is_said_of_savings() -> None:
+    found = picture_of(seen(plan=False), None, (), (), "")
+    assert (found.plan, found.totals.saving) == (None, None)
+
+
+def test_a_settled_cluster_sends_only_a_price() -> None:
+    first = picture_of(seen(), None, (), (), "prod")
+    second = picture_of(seen(), first, (), (), "prod")
+    change = difference(first, msgspec.structs.replace(second, at=first.at + 5))
+    assert msgspec.to_builtins(change).keys() <= {"at", "prices"}
+
+
+def test_lines_of_the_log_are_added_up_to_the_most() -> None:
+    text = '{"level": "INFO", "message": "Done.", "code": "Done", "cluster": "prod"}'
+    lines = [parse_line("reconcile", at, text, About(), Level.INFO) for at in range(MOST_LINES)]
+    first = picture_of(seen(), None, (one for one in lines if one), (), "prod")
+    more = parse_line("reconcile", 10**6, text, About(), Level.INFO)
+    assert more is not None
+    second = picture_of(seen(), first, [more], (), "prod")
+    assert len(second.log) == MOST_LINES
+    assert [line.at for line in difference(first, second).log] == [1000.0]
+
+
+def test_prices_are_kept_for_an_hour() -> None:
+    prices = tuple((AT + minute * 60.0, 1.0) for minute in range(60))
+    change = difference(PICTURE, later(PICTURE, 3599, prices=(*PICTURE.prices, *prices)))
+    assert len(applied(PICTURE, change).prices) == 61
+    hour = timedelta(hours=1).total_seconds()
+    assert applied(PICTURE, msgspec.structs.replace(change, at=AT + hour)).prices[0][0] == AT
+
+
+def test_a_read_that_fails_keeps_what_was_seen() -> None:
+    found = failed(PICTURE, "The API server did not answer.", AT + 5)
+    assert (found.nodes, found.problem) == (PICTURE.nodes, "The API server did not answer.")
+    assert msgspec.to_builtins(difference(PICTURE, found)) == {
+        "at": AT + 5,
+        "problem": "The API server did not answer.",
+    }
+
+
+NAMES = st.sampled_from(["a", "b", "c", "d"])
+NODES = st.builds(node, st.sampled_from(["x", "y"]), fate=st.sampled_from(["", "retires"]))
+PODS = st.builds(Pod, NAMES, st.integers(0, 3), st.integers(0, 3))
+LINES = st.builds(LogLine, st.just(AT), NAMES, NAMES, NAMES, NAMES, NAMES)
+
+
+@st.composite
+def two(draw: st.DrawFn) -> tuple[Picture, Picture]:
+    def one(**more: Any) -> Picture:
+        return Picture(
+            cluster="prod",
+            totals=totals(nodes=draw(st.integers(0, 2))),
+            nodes=draw(st.dictionaries(NAMES, NODES)),
+            pods=draw(st.dictionaries(NAMES, PODS)),
+            plan=draw(st.sampled_from([None, (), PICTURE.plan])),
+            warnings=draw(st.sampled_from([(), ("a",)])),
+            problem=draw(st.sampled_from(["", "no"])),
+            **more,
+        )
+
+    first = one(at=AT, log=tuple(draw(st.lists(LINES, max_size=3))), prices=((AT, 1.0),))
+    log = (*first.log, *draw(st.lists(LINES, max_size=2)))
+    return first, one(at=AT + 5, log=log, prices=((AT, 1.0), (AT + 5, 2.0)))
+
+
+@given(two())
+def test_a_change_leads_from_one_picture_to_the_next(pair: tuple[Picture, Picture]) -> None:
+    before, after = pair
+    change = difference(before, after)
+    sent = msgspec.json.decode(msgspec.json.encode(change), type=type(change))
+    assert applied(before, sent) == after

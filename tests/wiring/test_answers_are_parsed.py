@@ -1,0 +1,68 @@
+"""What the clients parse of the answers of AWS."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from leeway.aws.ec2 import observed_of
+from leeway.wiring import clients
+
+from tests.cli.conftest import drop_clients
+from tests.sandbox.aws.started import Sandbox, started
+
+
+@pytest.fixture(scope="module")
+def aws() -> Iterator[Sandbox]:
+    with started() as (_, url):
+        sandbox = Sandbox(url)
+        yield sandbox
+        sandbox.close()
+
+
+def test_an_instance_is_parsed_without_what_is_not_read(
+    aws: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client of boto3's own gets everything. What Leeway reads of an instance is the same."""
+    own = aws.client("ec2")
+    image = own.describe_images()["Images"][0]["ImageId"]
+    tags = [{"Key": "eks:cluster-name", "Value": "prod"}]
+    run = own.run_instances(
+        ImageId=image,
+        MinCount=1,
+        MaxCount=1,
+        TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
+    )
+    name = run["Instances"][0]["InstanceId"]
+    own.get_waiter("instance_running").wait(InstanceIds=[name], WaiterConfig={"Delay": 1})
+    environment = {
+        "AWS_ENDPOINT_URL": aws.url,
+        "AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7EXAMPLE",
+        "AWS_SECRET_ACCESS_KEY": "none",
+        "AWS_REGION": "us-east-1",
+    }
+    for variable, value in environment.items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    drop_clients()
+    try:
+        answers = [
+            one.describe_instances(InstanceIds=[name]) for one in (own, clients.client("ec2"))
+        ]
+    finally:
+        drop_clients()
+    whole, short = (answer["Reservations"][0]["Instances"][0] for answer in answers)
+    assert {"NetworkInterfaces", "BlockDeviceMappings"} <= whole.keys()
+    assert not {"NetworkInterfaces", "BlockDeviceMappings"} & short.keys()
+    assert observed_of(short) == observed_of(whole)
+    assert short["LaunchTime"].utcoffset() == timedelta(0)
+    assert datetime.now(UTC) - short["LaunchTime"] < timedelta(minutes=5)
+
+
+@pytest.mark.parametrize(
+    "written", ["2026-11-20T09:00:00.000Z", "2026-11-20T09:00:00+00:00", 1795165200, 1795165200.0]
+)
+def test_times_are_parsed_in_each_form_of_aws(written: object) -> None:
+    core = clients.session.__wrapped__()._session
+    parsers = core.get_component("response_parser_factory")
+    parsed = parsers.create_parser("json")._timestamp_parser(written)
+    assert parsed == datetime(2026, 11, 20, 9, tzinfo=UTC)
