@@ -32,6 +32,16 @@ def sources() -> dict[Path, str]:
     return {path: path.read_text(encoding="utf-8") for top in tops for path in top.rglob("*.py")}
 
 
+@cache
+def declared() -> dict[str, list[tuple[Path, str]]]:
+    """The constants of each code, with their files."""
+    found = defaultdict(list)
+    for path, text in sources().items():
+        for constant, code in DECLARING.findall(text):
+            found[code].append((path, constant))
+    return found
+
+
 def anchors() -> set[str]:
     """The anchors of the runbook's sections, as GitHub makes them."""
     headings = re.findall(r"^#{2,4} +(.+?) *$", RUNBOOK, re.MULTILINE)
@@ -65,12 +75,8 @@ def test_the_runbook_has_the_section_of_a_code() -> None:
 def test_a_code_is_used() -> None:
     """By the name of its constant, beside its declaration."""
     words = Counter(word for text in sources().values() for word in re.findall(r"\w+", text))
-    declared = defaultdict(list)
-    for path, text in sources().items():
-        for constant, code in DECLARING.findall(text):
-            declared[code].append((path, constant))
     for name in (one.name for one in CODES if one.part != ERRORS):
-        found = declared[name]
+        found = declared()[name]
         assert len(found) == 1, f"{name}: declared as a constant in {found}"
         ((declared_in, constant),) = found
         assert words[constant] > 1, f"{constant} of {declared_in} is not used"

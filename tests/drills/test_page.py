@@ -8,13 +8,14 @@ from leeway_cli.reason_codes import ERRORS, declared_codes
 
 from tests.drills import night, test_drills  # noqa: F401 - it declares the drills
 from tests.drills.page import RUNBOOK, Section, sections, wakes
-from tests.test_reasons import DECLARED
+from tests.test_reasons import declared
 
 PAGE = sections(RUNBOOK.read_text(encoding="utf-8"))
 
 WAKING = [section for section in PAGE.values() if wakes(section)]
 
 NOT_DRILLED = {
+    "a-change-of-a-manifest-in-the-cluster-does-not-act": "see karpenter-runs-beside-leeway",
     "karpenter-runs-beside-leeway": "it needs a cluster that keeps its own manifests; "
     "conformance/test_adoption.py has one, and meets both states",
     "manifests-are-held": "see karpenter-runs-beside-leeway",
@@ -50,9 +51,11 @@ TESTED_IN = {
     "disruption/test_decide.py": ["DestinationInDoubt"],
     "end_to_end/test_brakes.py": ["LaunchesInVain"],
     "end_to_end/test_reconciliation.py": ["DeviceNotAllocatable"],
-    "launch/test_left_launches.py": ["LaunchNotAdmitted"],
     "manifests/test_in_cluster.py": ["KarpenterIsRunning", "ManifestsHeld", "SwitchedToKarpenter"],
+    "pod_watch/test_manifests.py": ["ManifestWatchFailed"],
     "pool_pauses/test_record.py": ["NodesNeverReady"],
+    "provisioning/test_manifest_run.py": ["ManifestsNotCopied", "StatusNotWritten"],
+    "reconciliation/test_left_launches.py": ["LaunchNotAdmitted"],
     "retirement/test_attempts.py": ["ExecutionDied"],
     "retirement/test_detached.py": ["InstanceLeftRunning"],
     "retirement/test_executor.py": ["PodsListedLate", "PodsNotListed"],
@@ -89,5 +92,5 @@ def test_each_code_that_wakes_people_is_drilled_or_tested_or_named() -> None:
 def test_the_test_of_a_code_names_it(file: str) -> None:
     text = (Path(__file__).parents[1] / file).read_text(encoding="utf-8")
     for code in TESTED_IN[file]:
-        names = [code, *(constant for _, constant in DECLARED[code])]
+        names = [code, *(constant for _, constant in declared()[code])]
         assert any(re.search(rf"\b{name}\b", text) for name in names), code

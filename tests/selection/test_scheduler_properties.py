@@ -12,8 +12,8 @@ from leeway.selection.requirements import Requirement, Requirements
 
 from bench.plan_checker import violations
 from bench.scheduler_simulation import worst
-from tests.selection.mixes import TEAM, TEAMS, mix
-from tests.selection.workloads import catalog
+from tests.selection.mixes import mix
+from tests.selection.workloads import TEAM, TEAMS, catalog
 
 NONE = Supply([], catalog())
 SUPPLY = Supply([NodePool("plain")], catalog())

@@ -17,7 +17,7 @@ def pins(path: str) -> dict[str, str]:
     return {canonicalize_name(name): version for name, version in found}
 
 
-COMMAND_LINE = {"jinja2", "rich", "typer"}
+COMMAND_LINE = {"aiohttp", "jinja2", "rich", "typer"}
 """What only the command line imports."""
 
 

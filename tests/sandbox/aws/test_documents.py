@@ -29,7 +29,11 @@ def answered(operation: str, result: ActionResult) -> Any:
     response = BaseResponse(service_name="ec2")
     status, headers, body = result.execute_result(ActionContext(model, found, serializer, response))
     assert (status, headers) == (200, {"Content-Type": "text/xml"})
-    raw = {"status_code": status, "headers": headers, "body": body.encode()}
+    raw = {
+        "status_code": status,
+        "headers": headers,
+        "body": body.encode() if isinstance(body, str) else body,
+    }
     read = create_parser("ec2").parse(raw, found.output_shape)
     return {name: value for name, value in read.items() if name != "ResponseMetadata"}
 

@@ -42,19 +42,19 @@ def release_claim(connection: Connection, node: dict[str, Any]) -> None:
 
 def _finalize(connection: Connection, path: str, uid: str) -> None:
     """Remove Karpenter's finalizer from an object that is being deleted, and no other one."""
-    conflicts = Conflicts(path, error=ClusterUnavailable)
+
+    conflicts = Conflicts(path, ClusterUnavailable)
     while True:
         with conflicts:
             found = (_request(connection, "GET", path) or {}).get("metadata") or {}
             finalizers = found.get("finalizers") or []
-            if found.get("uid") != uid or TERMINATION not in finalizers:
-                return
-            if "deletionTimestamp" not in found:
+            ours = found.get("uid") == uid and "deletionTimestamp" in found
+            if not (ours and TERMINATION in finalizers):
                 return
             left = [one for one in finalizers if one != TERMINATION]
             patch = {"metadata": {"resourceVersion": found["resourceVersion"], "finalizers": left}}
-            patched = _request(connection, "PATCH", path, patch)
-            if patched is None and _request(connection, "GET", path):
+            done = _request(connection, "PATCH", path, patch) is not None
+            if not done and _request(connection, "GET", path):
                 raise RecordChanged(path)
             return
 
