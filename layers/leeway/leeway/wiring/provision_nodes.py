@@ -33,13 +33,13 @@ from leeway.wiring.clients import (
     settings,
     table,
 )
-from leeway.wiring.clusters import cluster_api, connection_to
+from leeway.wiring.clusters import cluster_api, connections
 from leeway.wiring.launch_nodes import launch_nodes, node_sources
 from leeway.wiring.notices import admissions, retirements
 
 
 def _events_in(cluster: str) -> PodEvents:
-    return _events_on(connection_to(cluster))
+    return _events_on(connections().get(cluster))
 
 
 @cache
@@ -48,7 +48,7 @@ def _events_on(connection: Connection) -> PodEvents:
 
 
 def _templates_in(cluster: str) -> PodTemplates:
-    return _templates_on(connection_to(cluster))
+    return _templates_on(connections().get(cluster))
 
 
 @cache
@@ -107,7 +107,7 @@ def _copy(cluster: str) -> Copied | None:
 
 
 def _manifest_run() -> ManifestRun:
-    states = KubernetesClusterStates(connection_to, clock())
+    states = KubernetesClusterStates(connections().get, clock())
     return ManifestRun(
         manifest_run.Dependencies(
             run=NodeProvisioning(dependencies(states)).run,
