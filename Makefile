@@ -12,7 +12,7 @@ BIN := .venv/bin
 SAM := PATH="$(CURDIR)/$(BIN):$$PATH" SAM_CLI_TELEMETRY=0 .tools/sam/bin/sam
 UV := $(BIN)/uv --quiet
 
-.PHONY: acceptance release conformance reasons help hunt setup demo test lint check bench sam-test build deploy pins manifests
+.PHONY: acceptance release conformance reasons help hunt setup demo test lint check bench sam-test build deploy pins dashboards manifests
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -22,9 +22,9 @@ setup: .venv/.ready ## create .venv with all dependencies and .venv/bin/leeway
 demo: setup ## send a storm of Spot interruptions to a sandbox and report the result
 	$(BIN)/leeway demo
 
-# Eight test files run concurrently, because most of them wait; WORKERS=0: one. Storms of fifty run
+# Six test files run concurrently, because most of them wait; WORKERS=0: one. Storms of fifty run
 # alone on the machine.
-WORKERS ?= 8
+WORKERS ?= 6
 BY_FILE := --dist loadfile --no-loadscope-reorder
 ALONE := tests/end_to_end/test_storms_with_faults.py
 
@@ -91,6 +91,9 @@ endif
 
 reasons: setup ## generate docs/reasons.md from the code
 	$(BIN)/leeway reasons -o markdown > docs/reasons.md
+
+dashboards: setup ## write the body of the CloudWatch dashboard into template.yaml
+	$(BIN)/python -m tools.dashboard
 
 manifests: setup ## generate the schemas, pages and CRDs of manifests from their models
 	$(BIN)/leeway schema --directory docs/schemas

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,7 +20,7 @@ from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.kubernetes.workloads import HttpWorkloads
 from leeway.manifests.configuration import Configuration, StoredManifest, StoredManifests
-from leeway.manifests.headroom import HeadroomSource
+from leeway.manifests.headroom import desired_headroom
 from leeway.manifests.reading import Written, read_manifests
 from leeway.reasons import Reason
 from leeway_sandbox.access import new_token
@@ -81,8 +81,10 @@ class Bench:
     def tick(self) -> Measured:
         """Run once without caches, as a function that has just started."""
         manifests = StoredManifests(DynamoTable(lambda: self._dynamodb, self._table))
+        configuration = Configuration(manifests, self._at, self)
         keeper = KeepHeadroom(
-            manifests=HeadroomSource(Configuration(manifests, self._at, self)),
+            desired=partial(desired_headroom, configuration),
+            count_invalid=configuration.faulty,
             table=DynamoTable(lambda: self._dynamodb, self._table, self._at),
             workloads_in=cache(lambda name: HttpWorkloads(self._connections[name])),
             report=lambda _: None,

@@ -80,9 +80,12 @@ def _unbindable(hosts: Sequence[Host]) -> list[str]:
 def _new_hosts(plan: Plan, pods: Mapping[str, Pod], daemons: Sequence[PodSpec]) -> Iterator[Host]:
     for number, node in enumerate(plan.launches):
         chosen, pool = node.cheapest, node.cheapest.pool
+        reservation = chosen.offering.reservation
         labels = {
+            **_required_labels(pool),
             **chosen.type.labels,
             **pool.labels,
+            **(reservation.labels if reservation else {}),
             ZONE: chosen.offering.zone,
             ZONE_ID: chosen.offering.zone_id,
             CAPACITY_TYPE: chosen.offering.capacity_type,
@@ -93,6 +96,15 @@ def _new_hosts(plan: Plan, pods: Mapping[str, Pod], daemons: Sequence[PodSpec]) 
         bare = Host(f"{NEW}{number}", labels, pool.taints, chosen.type.allocatable, new)
         here = tuple(d for d in daemons if not list(_admitted(Pod("daemon", d), bare)))
         yield Host(bare.name, labels, pool.taints, bare.allocatable, new, here)
+
+
+def _required_labels(pool: NodePool) -> dict[str, str]:
+    """Return the labels of which the requirements of a pool leave one value."""
+    return {
+        key: min(requirement.values)
+        for key, requirement in pool.requirements.items()
+        if not requirement.complement and len(requirement.values) == 1
+    }
 
 
 def _old_hosts(

@@ -1,6 +1,7 @@
 """What holds for all tests."""
 
-from collections.abc import Iterator
+import gc
+from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -41,6 +42,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     first = {Path(__file__).parent / name for name in LONGEST}
     assert all(path.exists() for path in first), "LONGEST names a file that is not there"
     items.sort(key=lambda item: item.path not in first)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect no garbage among modules and tests: they all stay until the end of the process."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 # Servers that tests start are on this machine, whatever proxy the way to a package index takes.

@@ -6,6 +6,7 @@ from contextlib import redirect_stdout
 from io import StringIO
 
 import pytest
+from leeway.costs import NodeCount, Returned
 from leeway.execution.attempt import parse_attempt_id
 from leeway.headroom.keep_headroom import HeadroomReport
 from leeway.manifests.configuration import MANIFEST_INVALID, ManifestTelemetry
@@ -42,6 +43,20 @@ def test_only_a_run_of_all_clusters_counts_findings() -> None:
     assert {name for name, *_ in metrics_in(full)} == {"ClusterProblems", "MinorProblems"}
     single = lines_of(lambda telemetry: telemetry.reconciled([REPORT], all_clusters=False))
     assert {name for name, *_ in metrics_in(single)} == {"ClusterProblems"}
+
+
+def test_nodes_and_returns_are_logged_as_dashboards_read_them() -> None:
+    report = ClusterReport(
+        "prod",
+        counts=(NodeCount("leeway/web", 3, 0.5, 1.5, {"m5.large spot": 2, "c5.large spot": 1}),),
+        returned={"Empty": Returned(2, 0.25)},
+    )
+    nodes, back = lines_of(lambda telemetry: telemetry.reconciled([report], all_clusters=True))
+    assert nodes["message"] == "leeway/web has 3 nodes for 0.5000 USD per hour."
+    assert nodes["types"] == "2 m5.large spot, 1 c5.large spot"
+    assert (nodes["cluster"], nodes["on_demand_usd_per_hour"]) == ("prod", 1.5)
+    assert back["message"] == "Empty: Leeway gave back 2 nodes of 0.2500 USD per hour."
+    assert (back["cause"], back["given_back"], back["saved_usd_per_hour"]) == ("Empty", 2, 0.25)
 
 
 def test_invalid_manifests_of_tenants_fill_no_log_and_page_nobody() -> None:

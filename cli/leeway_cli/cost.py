@@ -10,7 +10,7 @@ import typer
 
 from leeway_cli.errors import aws_errors
 from leeway_cli.output import Format, FormatOption, print_json, write_stderr, write_stdout
-from leeway_cli.stack import DEFAULT_STACK, ClusterOption, StackOption, find_stack
+from leeway_cli.stack import DEFAULT_STACK, ClusterOption, Stack, StackOption, find_stack
 
 if TYPE_CHECKING:
     from leeway.costs import CostHour, OwnerCost, Returned
@@ -41,33 +41,33 @@ def cost(
     found.warn_if_unmanaged(cluster)
     now = datetime.now(UTC)
     begin = now.replace(minute=0, second=0, microsecond=0) - timedelta(days=days)
-    with aws_errors(found.where):
-        hours = list(_hours(found.table, cluster, begin, now))
-    report = sum_up(hours, begin, now)
+    report = sum_up(list(read_hours(found, cluster, begin, now)), begin, now)
     if output is Format.JSON:
         print_json({"cluster": cluster, **as_data(report)})
     else:
         write_stdout(as_text(report, cluster, top))
 
 
-def _hours(table_name: str, cluster: str, begin: datetime, end: datetime) -> Iterator["CostHour"]:
-    """Read the hours from `begin` on, a day with each call; an unreadable one is a gap."""
+def read_hours(stack: Stack, cluster: str, begin: datetime, end: datetime) -> Iterator["CostHour"]:
+    """Read the hours from `begin` on, a day with each call; an unreadable one is a gap.
+
+    Raises:
+        CannotBeDoneError: the table cannot be read.
+    """
     from leeway.costs import COST
+    from leeway.table import UnreadableRecord
     from leeway.wiring.clients import table
 
-    stored = table(name=table_name)
+    def warn(problem: UnreadableRecord) -> None:
+        write_stderr(f"warning: an hour is not readable: {problem}")
+
+    stored = table(name=stack.table)
     first = (f"{begin:%Y-%m-%d}", f"{begin:%H}")
     for number in range((end.date() - begin.date()).days + 1):
         day = f"{begin + timedelta(days=number):%Y-%m-%d}"
-        for one in stored.list(
-            COST,
-            consistent=False,
-            cluster=cluster,
-            day=day,
-            unreadable=lambda problem: write_stderr(f"warning: an hour is not readable: {problem}"),
-        ):
-            if (one.day, one.hour) >= first:
-                yield one
+        with aws_errors(stack.where):
+            found = stored.list(COST, consistent=False, cluster=cluster, day=day, unreadable=warn)
+        yield from (one for one in found if (one.day, one.hour) >= first)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ COMMANDS = {
     "nodes": "leeway_cli.nodes.command:nodes",
     "view": "leeway_cli.view.command:view",
     "cost": "leeway_cli.cost:cost",
+    "metrics": "leeway_cli.metrics:metrics",
     "logs": "leeway_cli.logs:logs",
     "scale": "leeway_cli.manifests.commands:scale",
     "pause": "leeway_cli.manifests.commands:pause",

@@ -1,12 +1,16 @@
 """retire_node: one durable execution retires one instance."""
 
+from dataclasses import asdict
 from typing import Any
 
 from aws_durable_execution_sdk_python import DurableContext, durable_execution
 from leeway.execution.attempt import parse_attempt_id
 from leeway.execution.durable import DurableSteps
+from leeway.retirement.context import Attempt
+from leeway.retirement.reasons import SUPERSEDED
+from leeway.retirement.retire_node import retire_node
 from leeway.wiring.clients import log_execution, probed
-from leeway.wiring.retire_node import retire
+from leeway.wiring.retire_node import ports
 
 
 @durable_execution
@@ -14,4 +18,5 @@ from leeway.wiring.retire_node import retire
 def handler(event: Any, context: DurableContext) -> dict[str, Any]:
     """Retire an instance. A crash replays the execution from its last finished step."""
     log_execution(context.execution_context.durable_execution_arn)
-    return retire(parse_attempt_id(event), DurableSteps(context))
+    outcome = retire_node(Attempt(parse_attempt_id(event), DurableSteps(context), ports()))
+    return outcome.to_dict() if outcome else {"result": "superseded"} | asdict(SUPERSEDED())

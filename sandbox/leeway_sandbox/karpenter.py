@@ -22,6 +22,7 @@ from leeway_sandbox.scenario import DISCOVERY_TAG, NODE_ROLE
 GROUP, FINALIZER = "karpenter.sh", "karpenter.sh/termination"
 CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
 POOLS = "/apis/karpenter.sh/v1/nodepools"
+CLASSES = "/apis/karpenter.k8s.aws/v1/ec2nodeclasses"
 NODES = "/api/v1/nodes"
 DEPLOYMENT = "/apis/apps/v1/namespaces/kube-system/deployments/karpenter"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/karpenter-leader-election"
@@ -29,6 +30,11 @@ UNREGISTERED = {"key": "karpenter.sh/unregistered", "effect": "NoExecute"}
 _MERGE = {"Content-Type": "application/merge-patch+json"}
 _ENDED = ("shutting-down", "terminated")
 _LAUNCHED_FOR = 30.0  # seconds that an instance without a NodeClaim is left alone
+
+_IMAGE = (
+    "/aws/service/eks/optimized-ami/{version}/amazon-linux-2023/x86_64/standard/recommended/"
+    "image_id"
+)
 
 _FREE: dict[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 NODECLAIMS: dict[str, Any] = {
@@ -105,11 +111,17 @@ def deployment(replicas: int) -> dict[str, Any]:
 
 
 class Karpenter:
-    """Karpenter for one cluster. `api` is a client of its API server, `ec2` and `eks` are those of
-    boto3. `began` are the instances that it has launched, `ended` those that it has terminated."""
+    """Karpenter for one cluster. `api` is a client of its API server, `ec2`, `eks` and `ssm` are
+    those of boto3. `version` is that of its AMI, by default the cluster's. `began` are the
+    instances that it has launched, `ended` those that it has terminated."""
 
-    def __init__(self, api: httpx.Client, ec2: Any, eks: Any, cluster: str) -> None:
+    def __init__(
+        self, api: httpx.Client, cluster: str, ec2: Any, eks: Any, ssm: Any, version: str = ""
+    ) -> None:
         self._api, self._ec2, self._eks, self._cluster = api, ec2, eks, cluster
+        version = version or eks.describe_cluster(name=cluster)["cluster"]["version"]
+        parameter = _IMAGE.format(version=version)
+        self._image: str = ssm.get_parameter(Name=parameter)["Parameter"]["Value"]
         self._stopping = threading.Event()
         self.began: list[str] = []
         self.ended: list[str] = []
@@ -134,6 +146,7 @@ class Karpenter:
         template = found["spec"]["template"]
         owner = _owner("NodePool", found["metadata"])
         own = (template.get("metadata") or {}).get("labels") or {}
+        own |= {"karpenter.k8s.aws/ec2nodeclass": template["spec"]["nodeClassRef"]["name"]}
         self._create(
             CLAIMS,
             {
@@ -151,12 +164,15 @@ class Karpenter:
             },
         )
 
-    def act(self) -> None:
-        """Do once what the controllers do, if the Deployment has replicas."""
+    def act(self, now: datetime | None = None) -> None:
+        """Do once what the controllers do, if the Deployment has replicas. `now` is the time of its
+        Lease, by default the clock's."""
         found = self._api.get(DEPLOYMENT)
         if found.status_code == 404 or not found.json()["spec"].get("replicas", 1):
             return
-        self._renew()
+        self._renew(now or datetime.now(UTC))
+        for node_class in self._list(CLASSES):
+            self._resolve(node_class)
         instances = {one["InstanceId"]: one for one in self._instances()}
         nodes = {_instance_of(one["spec"]): one for one in self._list(NODES)}
         claims = self._list(CLAIMS)
@@ -177,9 +193,9 @@ class Karpenter:
             if name not in known and age.total_seconds() > _LAUNCHED_FOR:
                 self._terminate(name)
 
-    def _renew(self) -> None:
-        now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
-        spec = {"holderIdentity": "karpenter-0", "leaseDurationSeconds": 15, "renewTime": now}
+    def _renew(self, now: datetime) -> None:
+        renewed = f"{now:%Y-%m-%dT%H:%M:%S.%fZ}"
+        spec = {"holderIdentity": "karpenter-0", "leaseDurationSeconds": 15, "renewTime": renewed}
         if self._patch(LEASE, {"spec": spec}) is None:
             named = {"name": "karpenter-leader-election", "namespace": "kube-system"}
             kind = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
@@ -196,7 +212,7 @@ class Karpenter:
             "eks:eks-cluster-name": self._cluster,
             f"kubernetes.io/cluster/{self._cluster}": "owned",
         }
-        instance = self._start(claim["metadata"]["name"], tags)
+        instance = self.start_instance(claim["metadata"]["name"], tags)
         self.began.append(instance["InstanceId"])
         zone = instance["Placement"]["AvailabilityZone"]
         launched = {"type": "Launched", "status": "True", "reason": "Launched", "message": ""}
@@ -208,16 +224,11 @@ class Karpenter:
         }
         self._patch(f"{CLAIMS}/{claim['metadata']['name']}/status", {"status": status})
 
-    def _start(self, name: str, tags: Mapping[str, str]) -> Any:
+    def start_instance(self, name: str, tags: Mapping[str, str]) -> Any:
         """Launch an instance by an instant fleet, as Karpenter does: EC2 tags it with the fleet."""
-        image = self._ec2.describe_images(
-            Filters=[{"Name": "name", "Values": ["amazon-eks-node-al2023-x86_64-*"]}]
-        )["Images"][-1]["ImageId"]
-        discovery = [{"Name": f"tag:{DISCOVERY_TAG}", "Values": [self._cluster]}]
-        groups = self._ec2.describe_security_groups(Filters=discovery)["SecurityGroups"]
-        subnets = self._ec2.describe_subnets(Filters=discovery)["Subnets"]
+        groups, subnets = self._networks()
         data = {
-            "ImageId": image,
+            "ImageId": self._image,
             "SecurityGroupIds": [one["GroupId"] for one in groups],
             "IamInstanceProfile": {"Name": NODE_ROLE},
             "UserData": base64.b64encode(self._user_data(tags).encode()).decode(),
@@ -227,6 +238,7 @@ class Karpenter:
         listed = [{"Key": key, "Value": value} for key, value in tags.items()]
         answer = self._ec2.create_fleet(
             Type="instant",
+            OnDemandOptions={"AllocationStrategy": "lowest-price"},
             LaunchTemplateConfigs=[
                 {
                     "LaunchTemplateSpecification": {
@@ -245,6 +257,24 @@ class Karpenter:
         (launched,) = answer["Instances"][0]["InstanceIds"]
         found = self._ec2.describe_instances(InstanceIds=[launched])
         return found["Reservations"][0]["Instances"][0]
+
+    def _networks(self) -> tuple[list[Any], list[Any]]:
+        """Find the security groups and subnets of the nodes."""
+        discovery = [{"Name": f"tag:{DISCOVERY_TAG}", "Values": [self._cluster]}]
+        groups = self._ec2.describe_security_groups(Filters=discovery)["SecurityGroups"]
+        return groups, self._ec2.describe_subnets(Filters=discovery)["Subnets"]
+
+    def _resolve(self, node_class: Mapping[str, Any]) -> None:
+        """Write what a class selects into its status, once."""
+        if (node_class.get("status") or {}).get("amis"):
+            return
+        groups, subnets = self._networks()
+        status = {
+            "amis": [{"id": self._image, "requirements": []}],
+            "subnets": [{"id": s["SubnetId"], "zone": s["AvailabilityZone"]} for s in subnets],
+            "securityGroups": [{"id": one["GroupId"]} for one in groups],
+        }
+        self._patch(f"{CLASSES}/{node_class['metadata']['name']}/status", {"status": status})
 
     def _user_data(self, tags: Mapping[str, str]) -> str:
         """Return what makes an AMI of Amazon Linux 2023 a node of the pool."""

@@ -131,6 +131,17 @@ def _demo_pool(nodes: int) -> Pool:
     return Pool("flexible", nodes, _pool_manifests("flexible", requirements), workloads)
 
 
+def switch_scenario(seed: int = 0, nodes: int = 3) -> Scenario:
+    """Return a cluster of three nodes, and a pool whose nodes Karpenter has launched."""
+    return Scenario(
+        cluster=DEMO,
+        groups=(Group("system", 3),),
+        workloads=tuple(_system_workloads(lambda seconds: seconds)),
+        pools=(_demo_pool(nodes),),
+        seed=seed,
+    )
+
+
 def scale_up_scenario(seed: int = 0, replicas: int = 10) -> Scenario:
     """Return a cluster of three nodes with a Deployment that fits on them, and a pool of Spot and
     on-demand machines of many sizes for the Deployment's further pods."""

@@ -156,6 +156,9 @@ def test_a_node_that_could_not_be_read_is_not_abandoned_while_its_hook_waits() -
     assert result(None, LATE) is None
     assert result(None, LATE, hooks_ended=True) is AdmissionResult.HOOK_ENDED
     assert result(None, LATE, has_hooks=False) is AdmissionResult.NOT_OBSERVED
+    verdict = decide_admission(None, DEADLINE, LATE, has_hooks=False, hooks_ended=False)
+    assert verdict is not None
+    assert verdict.reason.code == "NodeNotObserved"
 
 
 @given(

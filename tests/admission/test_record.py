@@ -45,6 +45,12 @@ def test_an_instance_that_is_launched_again_is_admitted_again() -> None:
     assert change.record.noticed_at == NOTICED + timedelta(hours=1)
 
 
+def test_a_request_after_an_admission_that_should_have_ended_starts_the_next_attempt() -> None:
+    change = request(admission(), "n-2", after=24 * 3600)
+    assert (change.start, change.record.attempt) == (True, 2)
+    assert change.reason.code == "AdmissionExecutionDied"
+
+
 def test_a_late_notice_of_a_finished_admission_starts_no_attempt() -> None:
     change = request(admission(Phase.FINISHED), "n-2")
     assert (change.write, change.start) == (False, False)

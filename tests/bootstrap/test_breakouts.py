@@ -313,7 +313,7 @@ def of_user(family: str, own: str) -> str | None:
     return None
 
 
-@settings(max_examples=400)
+@settings(max_examples=100)
 @given(own=own_data, family=st.sampled_from(["AL2023", "AL2"]))
 def test_leeways_part_is_the_last_one_for_any_user_data(own: str, family: str) -> None:
     text = of_user(family, own)
@@ -332,7 +332,7 @@ def test_leeways_part_is_the_last_one_for_any_user_data(own: str, family: str) -
         assert others[0].payload == with_unix_lines(own)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(own=own_data)
 def test_the_identity_of_bottlerocket_is_leeways_for_any_settings(own: str) -> None:
     text = of_user("Bottlerocket", own)
@@ -343,7 +343,7 @@ def test_the_identity_of_bottlerocket_is_leeways_for_any_settings(own: str) -> N
         assert kubernetes["max-pods"] == 29
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(own=own_data)
 def test_windows_user_data_is_one_block_that_ends_with_the_bootstrap(own: str) -> None:
     text = of_user("Windows2022", own)

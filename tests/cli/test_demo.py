@@ -7,33 +7,18 @@ import pytest
 from leeway_cli import main
 
 
-def test_a_small_storm_has_no_faults_and_is_reported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    page = tmp_path / "report.html"
-    size = ["--nodes", "4", "--interruptions", "1"]
-
-    code = main.run(["demo", *size, "--report", str(page), "-o", "json"])
-
-    report = json.loads(capsys.readouterr().out)
-    assert report["faults"] == []
-    assert code == 0
-    (node,) = report["nodes"]
-    assert node["drained"]
-    assert [event["result"] for event in node["leewayEvents"]] == ["drained"]
-    assert len(node["notices"]) == 2
-    assert page.read_text().startswith("<!doctype html>")
-
-
-def test_a_node_of_leeways_own_is_replaced_on_demand_while_spot_is_short(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_storm_has_no_faults_and_a_pool_launches_on_demand_while_spot_is_short(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = tmp_path / "report.html"
     size = ["--nodes", "6", "--interruptions", "3"]
+    monkeypatch.setattr("leeway_cli.demo.page.OPENED_WITHIN", 0.0)
 
-    code = main.run(["demo", *size, "--report", str(page), "-o", "json"])
+    code = main.run(["demo", *size, "--view", "--report", str(page), "-o", "json"])
 
-    report = json.loads(capsys.readouterr().out)
+    printed = capsys.readouterr()
+    report = json.loads(printed.out)
+    assert "http://127.0.0.1:" in printed.err, "the address of leeway view"
     assert report["faults"] == []
     assert code == 0
     owners = sorted(node["group"] or node["pool"] for node in report["nodes"])
@@ -42,9 +27,12 @@ def test_a_node_of_leeways_own_is_replaced_on_demand_while_spot_is_short(
     assert [one["capacityType"] for one in report["launches"]] == ["on-demand"]
     assert report["launches"][0]["fallback"]
     assert report["launches"][0]["readyAt"]
+    assert max(len(node["notices"]) for node in report["nodes"]) == 2, "a notice comes twice"
+    assert page.read_text().startswith("<!doctype html>")
     assert "instead of Spot" in page.read_text()
-    (own,) = [node for node in report["nodes"] if node["pool"]]
-    assert [event["result"] for event in own["leewayEvents"]] == ["drained"]
+    for node in report["nodes"]:
+        assert node["drained"]
+        assert [event["result"] for event in node["leewayEvents"]] == ["drained"]
 
 
 def test_a_scale_up_gets_nodes_and_its_report_has_their_price(

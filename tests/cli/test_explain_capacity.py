@@ -102,7 +102,7 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     ) -> tuple[int, dict[str, Any], str]:
         general = pool("general", ["on-demand"], disruption=MANY, template={"expireAfter": "Never"})
         documents = pools if pools is not None else [general, node_class()]
-        (tmp_path / "pools.yaml").write_text(yaml.safe_dump_all(documents))
+        (tmp_path / "pools.yaml").write_text(yaml.dump_all(documents, Dumper=yaml.CSafeDumper))
         cluster = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
         (tmp_path / "cluster.json").write_text(json.dumps(cluster))
         given = ["-f", str(tmp_path / "pools.yaml"), "--nodes", str(tmp_path / "cluster.json")]

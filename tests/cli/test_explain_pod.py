@@ -45,7 +45,7 @@ def pools(tmp_path: Path) -> Path:
         node_class(),
     ]
     path = tmp_path / "pools.yaml"
-    path.write_text(yaml.safe_dump_all(documents))
+    path.write_text(yaml.dump_all(documents, Dumper=yaml.CSafeDumper))
     return path
 
 

@@ -70,7 +70,7 @@ def catalog(aws: Sandbox, survey: bytes, network: None) -> Sandbox:
 
 
 def written(path: Path, *documents: dict[str, Any]) -> str:
-    path.write_text(yaml.safe_dump_all(documents))
+    path.write_text(yaml.dump_all(documents, Dumper=yaml.CSafeDumper))
     return str(path)
 
 

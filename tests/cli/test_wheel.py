@@ -99,3 +99,11 @@ def test_the_wheel_has_the_files_that_adopt_and_the_sandbox_read(
     assert tracked
     for file in tracked:
         assert (installed / file).read_bytes() == (ROOT / file).read_bytes()
+
+
+def test_the_wheel_has_the_files_of_the_page(environment: Path) -> None:
+    (installed,) = environment.glob("lib/python*/site-packages/leeway_cli")
+    for folder in ("templates", "view/static"):
+        files = {one.name for one in (ROOT / "cli" / "leeway_cli" / folder).iterdir()}
+        assert files
+        assert files == {one.name for one in (installed / folder).iterdir()}

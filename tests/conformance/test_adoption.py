@@ -15,7 +15,7 @@ from leeway_cli.manifests.crds import crd_name, defined_kinds
 
 from tests.cli.conftest import drop_clients
 from tests.conformance.conftest import Conformance
-from tests.conformance.test_custom_resources import CRDS, POOLS
+from tests.conformance.test_custom_resources import CRDS, MERGE, POOLS
 from tests.end_to_end.environment import until
 from tests.manifests.crd_cases import POOL
 
@@ -136,13 +136,24 @@ def test_manifests_of_the_api_server_are_copied_held_and_left(
         found = json.loads(capsys.readouterr().out)
         return {f"{one['kind']}/{one['metadata']['name']}" for one in found["items"]}
 
+    def valid(path: str) -> tuple[str, int] | None:
+        for one in http.get(path).json().get("status", {}).get("conditions") or ():
+            if one["type"] == "ValidationSucceeded":
+                return one["status"], one["observedGeneration"]
+        return None
+
     try:
         leeway("adopt", "--yes", "--manifests", "cluster")
         assert all(http.get(path).status_code == 200 for path in crds)
         assert leeway("adopt", "--dry-run")["steps"] == []
         assert http.post(POOLS, json=POOL).status_code == 201
-        schedules("reconcile")
+        schedules("watch-pods")
         until(lambda: "NodePool/pool" in copied())
+        until(lambda: valid(f"{POOLS}/pool"))
+        assert valid(f"{POOLS}/pool") == ("True", 1)
+        # No schedule fires: the watch sees the change.
+        http.patch(f"{POOLS}/pool", content='{"spec": {"weight": 9}}', headers=MERGE)
+        until(lambda: valid(f"{POOLS}/pool") == ("True", 2))
         assert run(["apply", "--cluster", cluster, "-f", str(FULL_POOL)]) == 1
         assert "are in its API server" in capsys.readouterr().err
         now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

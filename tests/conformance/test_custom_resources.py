@@ -121,6 +121,17 @@ def test_a_pool_stays_static_or_not(api: httpx2.Client) -> None:
             api.delete(f"{POOLS}/pool")
 
 
+def test_a_static_pool_is_scaled_as_kubectl_does(api: httpx2.Client) -> None:
+    assert create(api, POOLS, changed(POOL, {"spec.replicas": 1})).status_code == 201
+    try:
+        body = json.dumps({"spec": {"replicas": 0}})
+        answer = api.patch(f"{POOLS}/pool/scale", content=body, headers=MERGE)
+        assert answer.status_code == 200, answer.text
+        assert api.get(f"{POOLS}/pool").json()["spec"]["replicas"] == 0
+    finally:
+        api.delete(f"{POOLS}/pool")
+
+
 def test_a_pool_has_defaults_a_generation_a_status_and_columns(api: httpx2.Client) -> None:
     given = changed(POOL, {"status.nodes": 7})
     created = create(api, POOLS, given).json()

@@ -68,7 +68,14 @@ def test_the_cluster_enforces_the_rights_of_each_role(env: Conformance) -> None:
         ("leeway:drain", "get", "secrets", False),
         ("leeway:headroom", "create", "pods/eviction", False),
         ("leeway:capacity", "delete", "nodes", True),
+        ("leeway:capacity", "list", "pods", True),
         ("leeway:watch", "delete", "nodes", False),
+        ("leeway:watch", "watch", "nodepools.karpenter.sh", True),
+        ("leeway:watch", "list", "nodepools.karpenter.sh", False),
+        ("leeway:provision", "patch", "nodepools.karpenter.sh/status", True),
+        ("leeway:provision", "patch", "nodepools.karpenter.sh", False),
+        ("leeway:provision", "update", "ec2nodeclasses.karpenter.k8s.aws/status", False),
+        ("leeway:capacity", "patch", "nodepools.karpenter.sh/status", False),
     ):
         assert asyncio.run(may(env, group, verb, resource)) is granted, (group, verb, resource)
 
@@ -123,9 +130,11 @@ def test_headroom_owns_the_fields_that_it_applies(
 
 async def may(env: Conformance, group: str, verb: str, resource: str) -> bool:
     """Ask the cluster as a member of a group whether it has a right."""
-    kind, _, subresource = resource.partition("/")
+    named, _, subresource = resource.partition("/")
+    kind, _, api_group = named.partition(".")
     attributes = {
         "verb": verb,
+        "group": api_group,
         "resource": kind,
         "subresource": subresource,
         "namespace": "" if kind == "nodes" else env.namespace,

@@ -70,8 +70,10 @@ def manifests() -> list[dict[str, Any]]:
     gated = pool("gated", capacity=["on-demand"], only={"cpu": ["2"]})
     gate = {"key": "example.com/gate", "effect": "NoSchedule"}
     gated["spec"]["template"]["spec"]["startupTaints"] = [gate]
+    never = node_class(amiFamily="AL2023", amiSelectorTerms=[{"tags": {"discovery": "lost"}}])
+    never["metadata"]["name"] = "lost"
     lost = pool("lost", capacity=["on-demand"], only={"cpu": ["2"]})
-    lost["spec"]["template"]["spec"]["nodeClassRef"]["name"] = "own"
+    lost["spec"]["template"]["spec"]["nodeClassRef"]["name"] = "lost"
     pools = [healthy, wrong, *misfits, dear, gated, lost]
     # Pods of the groups do not run on nodes of pools.
     taint = {"key": "example.com/drill", "effect": "NoSchedule"}
@@ -79,7 +81,7 @@ def manifests() -> list[dict[str, Any]]:
         one["spec"]["template"]["spec"]["taints"] = [taint]
     cluster = document("Cluster", CLUSTER, {"launches": {"atMost": 3, "usdPerHour": 2}})
     headrooms = [nobody, broken, mine, sizeless, *twins]
-    return [*headrooms, *overlays, *pools, node_class(), own, small, gone, cluster]
+    return [*headrooms, *overlays, *pools, node_class(), own, never, small, gone, cluster]
 
 
 def headroom(name: str, spec: dict[str, Any]) -> dict[str, Any]:
@@ -103,13 +105,14 @@ def scaled_object(name: str, kind: str, target: str) -> dict[str, Any]:
     }
 
 
-def own_image(sandbox: Sandbox) -> None:
+def own_images(sandbox: Sandbox) -> None:
     """Copy an AMI: the sandbox starts no kubelet from one that nobody has marked as its family."""
     ec2 = client("ec2", sandbox.aws_url)
     (source,) = ec2.describe_images(Filters=[{"Name": "name", "Values": [AL2023]}])["Images"]
-    copy = {"SourceImageId": source["ImageId"], "SourceRegion": "us-east-1", "Name": "own"}
-    image = ec2.copy_image(**copy)["ImageId"]
-    ec2.create_tags(Resources=[image], Tags=[{"Key": "discovery", "Value": "own"}])
+    for name in ("own", "lost"):
+        copy = {"SourceImageId": source["ImageId"], "SourceRegion": "us-east-1", "Name": name}
+        image = ec2.copy_image(**copy)["ImageId"]
+        ec2.create_tags(Resources=[image], Tags=[{"Key": "discovery", "Value": name}])
 
 
 @pytest.fixture(scope="session")
@@ -124,7 +127,7 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
     with Sandbox.start(WORLD, state_dir=state, parameters=PARAMETERS, options=options) as sandbox:
         consume_queue(sandbox, enabled=False)
         prepare(sandbox)
-        own_image(sandbox)
+        own_images(sandbox)
         store(sandbox, *manifests())
         yield Environment(sandbox)
         check_calls_are_granted(sandbox)

@@ -153,6 +153,27 @@ def test_notices_are_late(night: Night) -> None:
     assert "1000" in said.splitlines(), "the limit of the account"
 
 
+@drill("retirementsthrottledalarm")
+def test_retirements_are_throttled(night: Night) -> None:
+    functions = client("lambda", night.sandbox.lambda_url)
+    functions.put_function_concurrency(
+        FunctionName="leeway-retire-node", ReservedConcurrentExecutions=0
+    )
+    try:
+        begun = time.time()
+        instance = interrupt(night, "plain", late=112)
+        (status, *_) = PAGE["retirementsthrottledalarm"].look
+        night.until(lambda: instance in night.type(status))
+        said = night.look("At once")
+    finally:
+        functions.delete_function_concurrency(FunctionName="leeway-retire-node")
+    assert re.search(rf"{instance} .* spot-interruption, noticed", said)
+    assert '"ReservedConcurrentExecutions": 0' in said
+    assert "1000" in said.splitlines(), "the limit of the account"
+    (outcome,) = night.env.wait([instance], begun).outcomes(instance)
+    assert outcome["attempt"] == 1, "Lambda starts the waiting execution"
+
+
 @drill("nodesnotcordonedalarm", codes=["NodeDrainIncomplete"])
 def test_a_node_is_not_cordoned(night: Night) -> None:
     role = night.output("RetireNodeRoleArn")
@@ -353,18 +374,24 @@ def test_reconcile_finds_lost_work(night: Night) -> None:
     hooks = scaling.describe_lifecycle_hooks(AutoScalingGroupName="hooked")["LifecycleHooks"]
     (hook,) = [one for one in hooks if "TERMINATING" in one["LifecycleTransition"]]
     answered = (LifecycleHook("hooked", hook["LifecycleHookName"]),)
+    kept = left_running()
+    assert kept.replacement_intent is not None
+    intent = kept.replacement_intent.model_copy(update={"group": "plain"})
     coming = {"noticed_at": now - 2 * MINUTE, "deadline": now + 60 * MINUTE}
     store_retirements(
         night,
         (LOST, take(None, NoticeKind.REBALANCE, "n-1").record, coming),
         (DEAD, interrupted(), {"noticed_at": now - 60 * MINUTE, "deadline": now - 58 * MINUTE}),
-        (detached, left_running(), {"ended_at": now - 3 * MINUTE}),
+        (detached, kept, {"ended_at": now - 3 * MINUTE, "replacement_intent": intent}),
         (waits, interrupted(Phase.FINISHED), {"ended_at": now, "hooks": answered}),
     )
     night.next_run("reconcile")
     said = night.look(RUN)
     assert all(instance in said for instance in (LOST, DEAD, detached, waits))
     night.until(lambda: answers(night.env, waits))
+    # Each run would find the records of these two again.
+    for instance in (LOST, DEAD):
+        table_of_drills(night).delete(RETIREMENT, cluster=CLUSTER, instance=instance)
 
 
 def group_of(night: Night, instance: str) -> str:
@@ -378,9 +405,15 @@ def group_of(night: Night, instance: str) -> str:
 LOST, DEAD = "i-0d0000000000000a1", "i-0d0000000000000a2"
 
 
+def table_of_drills(night: Night) -> DynamoTable:
+    """Return Leeway's table."""
+    dynamodb = client("dynamodb", night.sandbox.aws_url)
+    return DynamoTable(lambda: dynamodb, table_of(night.sandbox))
+
+
 def store_retirements(night: Night, *records: tuple[str, Retirement, dict[str, Any]]) -> None:
     """Store records of retirements of instances, with changes."""
-    table = DynamoTable(lambda: client("dynamodb", night.sandbox.aws_url), table_of(night.sandbox))
+    table = table_of_drills(night)
     for instance, record, changes in records:
         facts = record.facts.model_copy(update={"instance": instance, "cluster": CLUSTER})
         table.put(RETIREMENT, record.model_copy(update={"facts": facts, "version": 1, **changes}))
@@ -513,8 +546,7 @@ def test_a_node_costs_more_than_the_cluster_may_spend(night: Night) -> None:
 
 @drill("clusterproblemsalarm", codes=["CatalogMissing", "ProvisioningNotWritten"])
 def test_there_is_no_catalog_and_the_status_is_not_written(night: Night) -> None:
-    dynamodb = client("dynamodb", night.sandbox.aws_url)
-    table = DynamoTable(lambda: dynamodb, table_of(night.sandbox))
+    table = table_of_drills(night)
     catalog = table.get(SURVEY, region="us-east-1")
     assert catalog is not None
     table.delete(SURVEY, region="us-east-1")
@@ -529,10 +561,9 @@ def test_there_is_no_catalog_and_the_status_is_not_written(night: Night) -> None
 
 @drill("launchproblemsalarm", "launches-are-held-back", codes=["LaunchesCapped"])
 def test_the_maximum_of_launches_is_reached(night: Night) -> None:
-    launch_wrong(night)
-    night.create(waiting("waits", "healthy"))
+    night.create(*(waiting(f"waits-{number}", "healthy") for number in range(5)))
     run(night.sandbox)
-    assert "waits" in night.look(RUN)
+    assert "waits-" in night.look(RUN)
 
 
 def waiting(name: str, in_pool: str, cpu: str = "1500m") -> dict[str, Any]:

@@ -1,13 +1,16 @@
 """The runbook is held to the drills: what wakes people is drilled, or stands here with a reason."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
+from botocore import xform_name
+from botocore.session import Session, get_session
 from leeway_cli.reason_codes import ERRORS, declared_codes
 
 from tests.drills import night, test_drills  # noqa: F401 - it declares the drills
-from tests.drills.page import RUNBOOK, Section, sections, wakes
+from tests.drills.page import RUNBOOK, Section, commands, sections, wakes
 from tests.test_reasons import declared
 
 PAGE = sections(RUNBOOK.read_text(encoding="utf-8"))
@@ -19,8 +22,6 @@ NOT_DRILLED = {
     "karpenter-runs-beside-leeway": "it needs a cluster that keeps its own manifests; "
     "conformance/test_adoption.py has one, and meets both states",
     "manifests-are-held": "see karpenter-runs-beside-leeway",
-    "retirementsthrottledalarm": "the sandbox's Lambda limits each function, and no account; the "
-    "command is that of NoticesLateAlarm, which has a drill",
 }
 """Sections without a drill, with the reason."""
 
@@ -45,10 +46,10 @@ TESTED_IN = {
         "NodeNameTaken",
     ],
     "admission/test_readiness.py": [
+        "NodeNotObserved",
         "NodeStaysNotReady",
         "PromisedResourceMissing",
     ],
-    "disruption/test_decide.py": ["DestinationInDoubt"],
     "end_to_end/test_brakes.py": ["LaunchesInVain"],
     "end_to_end/test_reconciliation.py": ["DeviceNotAllocatable"],
     "manifests/test_in_cluster.py": ["KarpenterIsRunning", "ManifestsHeld", "SwitchedToKarpenter"],
@@ -56,41 +57,72 @@ TESTED_IN = {
     "pool_pauses/test_record.py": ["NodesNeverReady"],
     "provisioning/test_manifest_run.py": ["ManifestsNotCopied", "StatusNotWritten"],
     "reconciliation/test_left_launches.py": ["LaunchNotAdmitted"],
+}
+"""Codes that wake people and that a test of their feature injects. The commands that show them are
+those of the drills: other outcomes of an admission, brakes, pauses, problems of reconcile. Their
+drills show the level of these lines too."""
+
+WAKE_NOBODY = {
+    "admission/test_record.py": ["AdmissionExecutionDied"],
+    "disruption/test_decide.py": ["DestinationInDoubt"],
+    "drills/test_drills.py": ["CatalogPartlyRefreshed"],
+    "interruption/test_receive_notice.py": ["AdmissionNeedsDeadline"],
     "retirement/test_attempts.py": ["ExecutionDied"],
-    "retirement/test_detached.py": ["InstanceLeftRunning"],
-    "retirement/test_executor.py": ["PodsListedLate", "PodsNotListed"],
+    "retirement/test_detached.py": ["InstanceLeftRunning", "ReplacementRequestFailed"],
+    "retirement/test_executor.py": ["LoadBalancersKeepNode", "PodsListedLate", "PodsNotListed"],
     "retirement/test_restored_capacity.py": ["GroupTerminationRefused"],
     "retirement/test_retire_node.py": ["NodeNotCordoned"],
+    "retirement/test_successors.py": ["SuccessorNotRead"],
 }
-"""Codes of the same sections that a test of their feature injects. The commands that show them are
-those of the drills, which also show their level."""
-
-NOT_NAMED = {
-    "AdmissionExecutionDied": "needs the deadline of an execution to pass",
-    "AdmissionNeedsDeadline": "`leeway apply` refuses such a policy",
-    "CatalogPartlyRefreshed": "the answer of the function; the log has CatalogPartNotRead",
-    "LoadBalancersKeepNode": "a part of the outcome of a retirement",
-    "NodeNotObserved": "the access of admit_node; NodesNotCordonedAlarm drills that of retire_node",
-    "ReplacementRequestFailed": "a part of the outcome of a retirement",
-    "SuccessorNotRead": "a part of the outcome of a retirement",
-}
-"""Codes that no drill and no test injects by name, with the reason."""
+"""Codes of the same sections that no line at a level of an alarm has: a log line of normal work
+(a next attempt, an ignored notice), a status, an answer, or a sentence in an outcome whose code is
+NodeDrained or NodeDrainIncomplete. Each has its section because people look there for what to do.
+"""
 
 
-def test_each_code_that_wakes_people_is_drilled_or_tested_or_named() -> None:
+def test_each_code_of_these_sections_is_drilled_or_tested() -> None:
     sections_that_wake = {section.anchor for section in WAKING}
     # An error stands in the sentence of a code, and wakes nobody by itself.
     codes = [code for code in declared_codes() if code.part != ERRORS]
     waking = {code.name for code in codes if code.runbook in sections_that_wake}
     drilled = set().union(*night.DRILLED.values())
-    tested = {code for codes in TESTED_IN.values() for code in codes}
-    assert waking - drilled == tested | NOT_NAMED.keys()
-    assert not tested & NOT_NAMED.keys()
+    tested = {
+        code for named in (TESTED_IN, WAKE_NOBODY) for part in named.values() for code in part
+    }
+    assert waking - drilled == tested
 
 
-@pytest.mark.parametrize("file", TESTED_IN)
+@pytest.mark.parametrize("file", [*TESTED_IN, *WAKE_NOBODY])
 def test_the_test_of_a_code_names_it(file: str) -> None:
     text = (Path(__file__).parents[1] / file).read_text(encoding="utf-8")
-    for code in TESTED_IN[file]:
+    for code in (*TESTED_IN.get(file, ()), *WAKE_NOBODY.get(file, ())):
         names = [code, *(constant for _, constant in declared()[code])]
         assert any(re.search(rf"\b{name}\b", text) for name in names), code
+
+
+AWS_COMMANDS = sorted(
+    {
+        command
+        for page in (RUNBOOK, RUNBOOK.with_name("migrating.md"))
+        for command in commands(page.read_text(encoding="utf-8"))
+        if command.startswith("aws ") and not command.startswith("aws logs tail")
+    }
+)
+
+
+@pytest.mark.parametrize("command", AWS_COMMANDS)
+def test_aws_has_the_operation_and_the_options_of_a_command(command: str) -> None:
+    """No drill runs what people do after they have looked."""
+    _, service, operation, *rest = command.split()
+    model = aws_models().get_service_model(service)
+    names = {xform_name(name, "-"): name for name in model.operation_names}
+    shape = model.operation_model(names[operation]).input_shape
+    known = {f"--{xform_name(name, '-')}" for name in (shape.members if shape else ())}
+    options = {word for word in rest if word.startswith("--")}
+    of_the_cli = {"--query", "--output", "--cli-binary-format"}
+    assert not {one.replace("--no-", "--") for one in options - known} - known - of_the_cli
+
+
+@cache
+def aws_models() -> Session:
+    return get_session()

@@ -123,7 +123,7 @@ class Evidence:
 def check_accounts(sandbox: Sandbox) -> None:
     """Check the promises about limits, and the accounts of instances: those that hold even if
     tests have deleted the pods."""
-    _check(sandbox, ALWAYS, (), (), timeout=30)
+    _check(sandbox, ALWAYS, (), (), PATIENCE)
 
 
 def check_promises(

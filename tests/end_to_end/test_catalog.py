@@ -14,7 +14,7 @@ from leeway.catalog.unavailable import Offering, UnavailableOfferings
 from leeway_cli.main import run
 from leeway_cli.selection.sources import sandbox_catalog
 
-from tests.end_to_end.environment import Environment
+from tests.end_to_end.environment import PATIENCE, Environment
 
 REGION = "us-east-1"
 ITS_OWN = "m5.large"
@@ -30,7 +30,7 @@ def test_a_scheduled_run_stores_a_catalog_that_the_command_line_reads(
     table = DynamoTable(dynamodb, os.environ["LEEWAY_TABLE"])
     (schedule,) = [s["name"] for s in sandbox.schedules() if s["name"].endswith("-refresh-catalog")]
     sandbox.fire(str(schedule))
-    until = time.monotonic() + 120
+    until = time.monotonic() + PATIENCE
     while table.get(SURVEY, region=REGION) is None:
         assert time.monotonic() < until, "no catalog was stored"
         time.sleep(1)

@@ -20,7 +20,7 @@ from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import Node
 
 from tests.end_to_end.conftest import deployment
-from tests.end_to_end.environment import Entry, Journal, events_about, run_reconcile
+from tests.end_to_end.environment import PATIENCE, Entry, Journal, events_about, run_reconcile
 from tests.end_to_end.provisioning import (
     CLUSTER,
     instances,
@@ -108,7 +108,7 @@ class GivingBack(Replacing):
         """Scale the Deployment of a team."""
         self.kube.patch(Deployment, name, {"spec": {"replicas": replicas}}, namespace="default")
 
-    def runs_until[T](self, found: Callable[[], T | None], timeout: float = 120) -> T:
+    def runs_until[T](self, found: Callable[[], T | None], timeout: float = PATIENCE) -> T:
         """Have provision_nodes run every two seconds until something is found."""
         end = time.monotonic() + timeout
         while not (value := found()):

@@ -18,7 +18,7 @@ from lightkube.resources.apps_v1 import Deployment, ReplicaSet, StatefulSet
 from lightkube.resources.core_v1 import PodTemplate
 from lightkube.resources.rbac_authorization_v1 import RoleBinding
 
-from tests.end_to_end.environment import Environment
+from tests.end_to_end.environment import PATIENCE, Environment
 from tests.end_to_end.rights import granted, used
 
 CLUSTER = "end-to-end"
@@ -147,7 +147,7 @@ def size(kube: Client, name: str, namespace: str) -> int | None:
     return spec.replicas if spec else None
 
 
-def tick_until(sandbox: Sandbox, condition: Any, timeout: float = 90) -> None:
+def tick_until(sandbox: Sandbox, condition: Any, timeout: float = PATIENCE) -> None:
     """Run keep_headroom until a condition holds. A stored manifest has an effect within a
     minute."""
     until = time.monotonic() + timeout

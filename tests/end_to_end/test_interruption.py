@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 
 import pytest
-from leeway.interruption.reasons import NOTICE_REJECTED
+from leeway.interruption.receive_notice import NOTICE_REJECTED
 
 from tests.end_to_end.environment import Environment, Journal, events_about
 

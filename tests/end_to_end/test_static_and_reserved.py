@@ -107,7 +107,7 @@ def test_a_static_pool_keeps_its_number_of_nodes(world: GivingBack) -> None:
 
     run_reconcile(world)  # the index of instances
     scale_pool(world, 1)
-    world.runs_until(lambda: has(world, "fixed", 1), 180)
+    world.runs_until(lambda: has(world, "fixed", 1))
     assert list(world.nodes("fixed").values()) == [busy], "empty nodes go first"
     assert len(launched(world.since(0), "fixed")) == 4
     assert not [e for e in world.since(since).of("eviction") if e.get("node") == busy]

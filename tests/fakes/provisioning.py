@@ -7,6 +7,7 @@ from datetime import datetime
 from leeway.headroom.plan import ScaleTarget
 from leeway.headroom.ports import PodTemplate
 from leeway.instances.facts import InstanceFacts
+from leeway.manifests.configuration import Configuration
 from leeway.manifests.reading import Written
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.kubernetes import ClusterUnavailable
@@ -30,18 +31,18 @@ class OneClusterState:
         return self.state
 
 
-@dataclass
-class ManifestsInMemory:
-    """The ClusterManifests Protocol."""
+class ManifestsInMemory(Configuration):
+    """Manifests and a policy that are the same for every cluster."""
 
-    written: Sequence[Written] = ()
-    policy: ClusterPolicy = field(default_factory=ClusterPolicy)
+    def __init__(self, written: Sequence[Written] = ()) -> None:
+        self.written = written
+        self.policy = ClusterPolicy()
 
     def policy_of(self, cluster: str) -> ClusterPolicy:
         return self.policy
 
-    def manifests(self, cluster: str, resources: Collection[str]) -> Sequence[Written]:
-        return [one for one in self.written if one.kind.resource in resources]
+    def manifests(self, cluster: str, resources: Collection[str]) -> tuple[Written, ...]:
+        return tuple(one for one in self.written if one.kind.resource in resources)
 
 
 @dataclass

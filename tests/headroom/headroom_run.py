@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -9,7 +10,8 @@ import yaml
 from leeway.headroom.keep_headroom import HeadroomReport, KeepHeadroom
 from leeway.headroom.status import STATUS, HeadroomStatus
 from leeway.kubernetes.workloads import HttpWorkloads
-from leeway.manifests.headroom import HeadroomSource
+from leeway.manifests.configuration import Configuration
+from leeway.manifests.headroom import desired_headroom
 from leeway.manifests.reading import Written, read_manifests
 from leeway.policy.rules import ClusterPolicy
 
@@ -21,7 +23,7 @@ NINE = datetime(2026, 11, 20, 9, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 
 
-class HeadroomRun:
+class HeadroomRun(Configuration):
     """The manifests, the policy, the time and the stored statuses, as a test sets them."""
 
     def __init__(self, live: Live, workloads: HttpWorkloads) -> None:
@@ -36,7 +38,12 @@ class HeadroomRun:
         self.reports: list[HeadroomReport] = []
         self.name = f"t{next(NUMBERS)}"
         self._use_case = KeepHeadroom(
-            HeadroomSource(self), self.table, lambda _: workloads, self.reports.append, self
+            partial(desired_headroom, self),
+            self.faulty,
+            self.table,
+            lambda _: workloads,
+            self.reports.append,
+            self,
         )
 
     def policy_of(self, cluster: str) -> ClusterPolicy:
@@ -60,7 +67,7 @@ class HeadroomRun:
 
     def apply(self, *documents: dict[str, Any]) -> None:
         """Replace all manifests."""
-        reading = read_manifests(yaml.safe_dump_all(documents), "test")
+        reading = read_manifests(yaml.dump_all(documents, Dumper=yaml.CSafeDumper), "test")
         assert not reading.problems
         self.written = reading.written
 

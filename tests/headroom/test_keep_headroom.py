@@ -2,17 +2,19 @@
 
 from collections.abc import Collection
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from leeway.headroom.keep_headroom import HeadroomReport, KeepHeadroom
-from leeway.manifests.headroom import HeadroomSource
+from leeway.manifests.configuration import Configuration
+from leeway.manifests.headroom import desired_headroom
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.aws import CloudUnavailable
 
 from tests.fakes.table import TableInMemory
 
 
-class Clusters:
+class Clusters(Configuration):
     """Manifests of clusters by name; reading those of some clusters fails."""
 
     def __init__(self, **errors: Exception) -> None:
@@ -47,7 +49,12 @@ def test_a_cluster_that_fails_is_reported_and_stops_no_other() -> None:
 
     reported: list[HeadroomReport] = []
     use_case = KeepHeadroom(
-        HeadroomSource(clusters), TableInMemory(), workloads_in, reported.append, clusters
+        partial(desired_headroom, clusters),
+        clusters.faulty,
+        TableInMemory(),
+        workloads_in,
+        reported.append,
+        clusters,
     )
     reports = use_case.run(["down", "odd", "healthy"])
     down, odd, healthy = reports

@@ -65,15 +65,16 @@ def test_the_current_code_runs_the_steps_of_the_histories(tmp_path: Path) -> Non
         assert steps_in(tmp_path / path.name) == steps_in(path)
 
 
-def test_a_drain_that_is_blocked_for_half_a_day_keeps_its_hook_and_suspends() -> None:
-    counted = json.loads(run("long_block", "12"))
+def test_a_drain_that_is_blocked_for_hours_keeps_its_hook_and_suspends() -> None:
+    hours = 3
+    counted = json.loads(run("long_block", str(hours)))
     assert counted["result"] == "drained"
-    assert counted["hours"] > 11.9
+    assert counted["hours"] > hours - 0.1
     assert counted["hooks_answered"] == ["leeway-drain"], "the hook still waited for the answer"
-    assert counted["invocations"] > 100, "the execution suspended instead of running"
+    assert counted["invocations"] > 50, "the execution suspended instead of running"
     # tests/retirement/test_retire_node.py counts the operations of two days without the runner.
     # This test checks that the runner counts the same operations, and one for the execution.
-    fakes, _ = blocked(12)
+    fakes, _ = blocked(hours)
     assert fakes.run_attempt() is not None
     assert counted["operations"] == fakes.steps.operations + 1
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from leeway.execution.attempt import Phase
 from leeway.instances.observed import ObservedChange
-from leeway.interruption.reasons import NOTICE_IGNORED
-from leeway.interruption.receive_notice import NoticeResult
+from leeway.interruption.receive_notice import NOTICE_IGNORED, NoticeResult
 from leeway.notices import NoticeKind
 from leeway.policy.rules import DEFAULTS
 

@@ -235,6 +235,14 @@ def test_the_policy_sets_the_deadline_of_an_admission() -> None:
     assert admission.deadline - admission.noticed_at == timedelta(hours=1)
 
 
+def test_a_policy_without_a_deadline_starts_no_admission_and_says_why() -> None:
+    receiver = Receiver(policies=OnePolicy(policy(launch_hook=Policy(Action.ADMIT))))
+    (outcome,) = receiver.receive(launching()).instances
+    assert outcome.result is NoticeResult.IGNORED
+    assert outcome.reason.code == "AdmissionNeedsDeadline"
+    assert receiver.admission_records == {}
+
+
 def test_a_terminated_instance_is_cleaned_up_after_its_retirement_too() -> None:
     receiver = Receiver()
     receiver.receive(warning("2026-11-20T09:45:00Z"))

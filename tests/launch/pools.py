@@ -86,7 +86,8 @@ def with_class(of: dict[str, Any], **spec: Any) -> tuple[dict[str, Any], dict[st
 
 def manifests(*documents: Mapping[str, Any]) -> list[Manifest]:
     """The manifests as Leeway reads them."""
-    reading = read_manifests(yaml.safe_dump_all(map(dict, documents)), "test.yaml")
+    text = yaml.dump_all(map(dict, documents), Dumper=yaml.CSafeDumper)
+    reading = read_manifests(text, "test.yaml")
     assert not reading.problems, reading.problems
     return [one.manifest for one in reading.written]
 

@@ -83,6 +83,28 @@ def test_spot_that_costs_more_than_on_demand_is_left_out(
     assert max(prices) <= 0.04
 
 
+def test_spot_that_costs_more_than_on_demand_is_requested_if_min_values_may_count_it(
+    catalog: Catalog, group: LaunchGroup
+) -> None:
+    dear = [replace(one, price=0.001) for one in group.choices]
+    selected = select_overrides(dear, SUBNETS, Offers(catalog), dear_spot=True)
+    assert selected is not None
+    assert selected.choice.capacity_type == "spot"
+
+
+def test_a_type_is_not_requested_in_a_zone_where_the_pods_have_no_place(
+    catalog: Catalog, group: LaunchGroup
+) -> None:
+    spot, *_ = group.choices
+    unusable = (spot.instance_types[0], spot.zones[0])
+    choice = replace(spot, unusable=frozenset({unusable}))
+    selected = select_overrides([choice], SUBNETS, Offers(catalog))
+    assert selected is not None
+    requested = {(one.instance_type, one.zone) for one in selected.overrides}
+    assert unusable not in requested
+    assert {kind for kind, _ in requested} == {*spot.instance_types}
+
+
 def test_without_spot_the_next_choice_is_used(catalog: Catalog, group: LaunchGroup) -> None:
     offers = Offers(catalog, [Unavailable(ANY, ANY, "spot")])
     selected = select_overrides(group.choices, SUBNETS, offers)

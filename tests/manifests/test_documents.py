@@ -171,7 +171,7 @@ def test_dumped_yaml_is_read_back_with_the_size_of_its_json(value: Any) -> None:
     )
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(st.text(alphabet="ab:-[]{}&*!|>'\"#%@`,?~<\n\t 01", max_size=60))
 def test_every_text_gives_values_or_one_line_problems(text: str) -> None:
     for found in read_documents(text, "f.yaml").problems:

@@ -102,7 +102,7 @@ def test_a_pool_and_its_class_are_ready_with_what_they_use() -> None:
         "Ready": ("True", "Ready"),
     }
     assert all(one["observedGeneration"] == 1 for one in cluster.pool()["conditions"])
-    assert cluster.pool()["nodes"] == 2
+    assert (cluster.pool()["nodes"], cluster.pool()["nodeClassObservedGeneration"]) == (2, 1)
     assert cluster.pool()["resources"] == {
         "cpu": "8",
         "memory": "16Gi",

@@ -86,9 +86,9 @@ def test_a_home_that_changes_ends_the_watches_on_manifests() -> None:
 
 def test_a_wake_that_failed_is_repeated() -> None:
     bursts = ManifestBursts()
-    bursts.change(ManifestMark("a", 1), False, 0.0)
+    bursts.change("b", ManifestMark("a", 1), False, 0.0)
     taken = bursts.take(1.0)
-    bursts.change(ManifestMark("a", 1), False, 1.0)
+    bursts.change("b", ManifestMark("a", 1), False, 1.0)
     assert bursts.due_at() == float("inf")
     bursts.give_back(taken, 1.0)
     assert bursts.due_at() < 10.0
@@ -97,9 +97,11 @@ def test_a_wake_that_failed_is_repeated() -> None:
 def test_the_manifests_of_tenants_do_not_fill_the_memory() -> None:
     bursts = ManifestBursts()
     for number in range(MOST_MANIFESTS + 10):
-        bursts.change(ManifestMark(str(number), 1), False, 0.0)
+        bursts.change("b", ManifestMark(str(number), 1), False, 0.0)
     assert len(bursts.take(10.0)) == MOST_MANIFESTS
-    bursts.change(ManifestMark("0", 2), False, 20.0)
+    bursts.change("pools", ManifestMark("pool", 1), False, 11.0)
+    assert bursts.take(12.0) == {"pool"}, "another kind has its own"
+    bursts.change("b", ManifestMark("0", 2), False, 20.0)
     assert bursts.take(30.0) == {"0"}
-    bursts.change(ManifestMark("unknown", 1), True, 40.0)
+    bursts.change("b", ManifestMark("unknown", 1), True, 40.0)
     assert bursts.due_at() == float("inf")

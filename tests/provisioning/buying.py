@@ -75,7 +75,8 @@ class Buying(World):
     def __init__(self, catalog: Catalog, *documents: Mapping[str, Any]) -> None:
         super().__init__()
         given = documents or (pool(only=ONE_POD_EACH), node_class())
-        reading = read_manifests(yaml.safe_dump_all(map(dict, given)), "test.yaml")
+        text = yaml.dump_all(map(dict, given), Dumper=yaml.CSafeDumper)
+        reading = read_manifests(text, "test.yaml")
         assert not reading.problems, reading.problems
         self.manifests = ManifestsInMemory(reading.written)
         self.states = OneClusterState(ClusterState(NOW))

@@ -12,7 +12,7 @@ from leeway.manifests.in_cluster import HOME, Home, Lease, ManifestCopies, Manif
 from leeway.manifests.reading import Kind
 from leeway.manifests.status import ManifestEvent, PoolUsage, StatusPatch
 from leeway.ports.aws import CloudUnavailable
-from leeway.ports.kubernetes import ClusterForbidden, ClusterUnavailable
+from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused, ClusterUnavailable
 from leeway.provisioning.report import ProvisioningReport
 from leeway.reasons import Reason
 
@@ -42,6 +42,8 @@ class Api:
         self.patches: list[StatusPatch] = []
         self.events: list[ManifestEvent] = []
         self.error: Exception | None = None  # of each write
+        self.refused: set[str] = set()  # objects whose status is refused
+        self.pruned: set[str] = set()  # fields that the CRDs do not have
         self.meanwhile: Callable[[], None] = lambda: None  # before the next write
         self._version = 0
 
@@ -71,13 +73,18 @@ class Api:
         if self.error is not None:
             raise self.error
         metadata = patch.document["metadata"]
+        if metadata["name"] in self.refused:
+            raise ClusterRefused("422: status.subnets: Invalid value")
         stored = self.kinds[patch.document["kind"]].get(metadata["name"])
         if not stored or stored["metadata"]["resourceVersion"] != metadata["resourceVersion"]:
             return False
-        self._version += 1
-        stored["metadata"]["resourceVersion"] = str(self._version)
-        stored["status"] = merged(stored["status"], patch.status)
         self.patches.append(patch)
+        found = merged(stored["status"], patch.status)
+        found = {name: value for name, value in found.items() if name not in self.pruned}
+        if found != stored["status"]:
+            self._version += 1
+            stored["metadata"]["resourceVersion"] = str(self._version)
+            stored["status"] = found
         return True
 
     def write_event(self, event: ManifestEvent) -> None:
@@ -235,6 +242,25 @@ def test_a_status_that_cannot_be_written_is_one_problem_and_nothing_else(
     world.api.error = error
     assert world.run() == ["StatusNotWritten"]
     assert world.copied_before == {"pool"}
+
+
+def test_a_status_that_one_crd_refuses_does_not_keep_others_from_theirs(world: World) -> None:
+    world.api.refused = {"default"}
+    assert world.run() == ["StatusNotWritten"]
+    assert world.api.status("NodePool", "pool")["Ready"] == "True"
+
+
+def test_fields_that_the_crd_of_the_cluster_lacks_are_not_sent_again_and_again(
+    world: World,
+) -> None:
+    world.api.pruned = {"nodes", "nodeClassObservedGeneration"}
+    for _ in range(3):
+        world.run()
+    sent = [one.document["metadata"]["name"] for one in world.api.patches]
+    assert sent.count("pool") == 2
+    world.usage = {"pool": PoolUsage(1, joined=True)}
+    world.run()
+    assert world.api.kinds["NodePool"]["pool"]["status"]["resources"]["nodes"] == "1"
 
 
 def test_a_list_that_is_refused_leaves_the_last_known_manifests(world: World) -> None:

@@ -29,6 +29,7 @@ from leeway.ports.aws import (
     LifecycleActionOver,
     Waiting,
 )
+from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.ports.kubernetes_objects import Attachment, Node
 from leeway.reasons import Reason
 from leeway.reconciliation.clean_up import ClusterNodes
@@ -104,6 +105,8 @@ class Account:
     written: list[str] = field(default_factory=list)
     copied: tuple[tuple[Reason, ...], Reason | None] = ((), None)
     copies: list[list[str]] = field(default_factory=list)
+    costs: list[tuple[list[str], tuple[str, ...]]] = field(default_factory=list)
+    costs_error: ClusterUnavailable | None = None
     removed: list[str] = field(default_factory=list)
     received: list[Any] = field(default_factory=list)
     begun: list[Action | None] = field(default_factory=list)
@@ -234,6 +237,13 @@ class Account:
         self.copies.append(list(self.written))
         return self.copied
 
+    def record_costs(
+        self, _cluster: str, instances: Sequence[ObservedInstance], labels: Sequence[str]
+    ) -> Recorded:
+        self._fail("costs")
+        self.costs.append(([one.facts.instance for one in instances], tuple(labels)))
+        return Recorded(error=self.costs_error)
+
     def reconciliation(self, *clusters: str) -> Reconciliation:
         """The use case with these dependencies."""
         partly: Any = self  # it has the methods that reconcile calls
@@ -252,7 +262,7 @@ class Account:
                 admit_node=self,
                 launches=partly,
                 copy_manifests=self.copy_manifests,
-                record_costs=lambda *_: Recorded(),
+                record_costs=self.record_costs,
                 open_cluster=self.open_cluster,
                 clock=self,
             )

@@ -12,6 +12,7 @@ from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import InterruptionAction, NoticeKind
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.aws import CloudUnavailable
+from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.ports.kubernetes_objects import Node
 from leeway.reasons import Reason
 from leeway.reconciliation.clean_up import CleanUpResult
@@ -312,3 +313,23 @@ def test_only_a_single_clean_up_waits_for_volumes() -> None:
     assert stuck.now_ == before
     stuck.reconciliation().run(ReconcileRequest(OURS.instance, "prod"))
     assert timedelta(seconds=20) < stuck.now_ - before < timedelta(seconds=30)
+
+
+def test_costs_are_recorded_of_the_instances_of_the_cluster_by_the_labels_of_its_policy() -> None:
+    account = Account(
+        [observed(), observed(facts(2, "other"))],
+        policy=ClusterPolicy(cost_labels=("team",)),
+        costs_error=ClusterUnavailable("no answer"),
+    )
+    report = run(account)
+    assert account.costs == [([OURS.instance], ("team",))]
+    (problem,) = report.problems
+    assert "read the pods by which costs are split" in problem.message
+    assert "no answer" in problem.message
+
+
+def test_costs_that_are_not_recorded_stop_nothing_else() -> None:
+    account = Account([observed()], breaks={"costs"})
+    report = run(account)
+    assert account.copies
+    assert ["record the costs" in one.message for one in report.problems] == [True]

@@ -193,7 +193,7 @@ CHANGES = [
 EVENTS = [*CHANGES, *(f"+{change}" for change in CHANGES), "+crash", "+", "+", "+"]
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from(EVENTS), max_size=40))
 @example([f"request {A}", *["+"] * 4, "+autoscaler raises"])
 @example(

@@ -243,6 +243,8 @@ def test_a_detached_instance_that_cannot_be_read_is_not_terminated() -> None:
         raise CloudRefused("AccessDenied: autoscaling:DescribeAutoScalingInstances")
 
     fakes.groups.facts = refused  # type: ignore[method-assign]
-    assert next_attempt(fakes).replacement == "failed"
+    outcome = next_attempt(fakes)
+    assert outcome.replacement == "failed"
+    assert outcome.replacement_reason.code == "ReplacementRequestFailed"
     assert fakes.actions.ended == []
     assert fakes.record.needs_termination

@@ -138,9 +138,11 @@ def test_a_node_is_excluded_from_load_balancers_once(
 ) -> None:
     cluster = node_with(pod("one"), pod("two"))
     cluster.hangs = frozenset({"two"})
+    code = "LoadBalancersExcludeNode" if answers == [True] else "LoadBalancersKeepNode"
     cluster.balancers = answers
     result = drain(cluster)
     assert result.load_balancers is not None
+    assert result.load_balancers.code == code
     assert why in result.load_balancers.message
     assert cluster.exclusions == 1
 

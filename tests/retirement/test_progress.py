@@ -288,7 +288,7 @@ pods = st.lists(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(
     pods=pods,
     blocked=st.integers(0, 2**12 - 1),

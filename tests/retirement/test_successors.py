@@ -1,12 +1,13 @@
 """Successors: their zones, when they count as Ready, and the fallback without one."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from leeway.catalog.unavailable import Offering
+from leeway.instances.facts import InstanceFacts
 from leeway.instances.groups import GroupFacts
-from leeway.ports.aws import Launched
+from leeway.ports.aws import CloudUnavailable, Launched
 from leeway.ports.kubernetes_objects import Attachment, Node
 from leeway.retirement.group_successors import choose_zones
 from leeway.retirement.outcome import RetirementResult
@@ -40,6 +41,21 @@ def test_heartbeats_keep_a_hook_open_while_the_retirement_waits_for_a_successor(
     assert evicted - NOTICED >= timedelta(seconds=200)
     assert len([at for at in fakes.groups.heartbeats if at < evicted]) >= 4
     assert (outcome.result, fakes.actions.ended) == (RetirementResult.DRAINED, [*HOOKED])
+
+
+def test_the_status_says_why_a_successor_cannot_be_read() -> None:
+    fakes = rebalanced(hooks=(), overrides=UNSUPPORTED)
+    read = fakes.instances.launched_in
+
+    def launched_in(group: str, since: datetime) -> list[InstanceFacts]:
+        if fakes.clock.time < NOTICED + timedelta(seconds=60):
+            raise CloudUnavailable("RequestLimitExceeded")
+        return read(group, since)
+
+    fakes.instances.launched_in = launched_in  # type: ignore[method-assign]
+    assert retire(fakes).result is RetirementResult.DRAINED
+    told = {state.problem.code for state in fakes.fast.states if state.problem}
+    assert "SuccessorNotRead" in told
 
 
 def test_the_successor_of_another_retirement_does_not_count() -> None:

@@ -1,14 +1,47 @@
-"""Random pending pods and existing nodes, the same in every run."""
+"""Random pods and existing nodes: seeded mixes, and batches with all that changes a plan."""
 
 import random
 from dataclasses import replace
 
-from leeway.selection.labels import ARCH, CAPACITY_TYPE, HOSTNAME, ZONE
-from leeway.selection.pods import ExistingNode, HostPort, Pod, PodSpec, Spread, Taint, Toleration
+from hypothesis import strategies as st
+from leeway.selection.labels import ARCH, CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE
+from leeway.selection.offers.allocatable import NodeClass
+from leeway.selection.offers.catalog import Unavailable
+from leeway.selection.offers.overlays import Overlay, in_order
+from leeway.selection.offers.reservations import Reservation, ReservedCapacity
+from leeway.selection.pods import (
+    ExistingNode,
+    HostPort,
+    NodePool,
+    OnDemandShare,
+    Pod,
+    PodSpec,
+    Spread,
+    Taint,
+    Toleration,
+)
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 
-from tests.selection.workloads import APPS, GIB, TEAM, TEAMS, ZONES, pods, spec, term
+from bench.launch_checker import Batch
+from tests.selection.workloads import (
+    APPS,
+    FEW,
+    GIB,
+    GPU,
+    LIMITED,
+    PLAIN,
+    TAINTED,
+    TEAM,
+    TEAMS,
+    ZONES,
+    instance_type,
+    node_sets,
+    pods,
+    spec,
+    term,
+    workloads,
+)
 
 DEDICATED = Taint("dedicated", "x")
 TERMS = (
@@ -91,3 +124,75 @@ def _node(dice: random.Random, number: int, topologies: tuple[str, ...]) -> Exis
     running = [_spec(dice, topologies) for _ in range(dice.choice([0, 0, 1, 1, 2, 3]))]
     running[1:] = [replace(each, ports=frozenset()) for each in running[1:]]
     return ExistingNode(f"node-{number}", labels, size, size, taints, tuple(running), pool="plain")
+
+
+FLEXIBLE = NodePool(
+    "flexible", Requirements([Requirement.of(INSTANCE_TYPE, "Exists", min_values=2)]), weight=5
+)
+EITHER = NodePool(
+    "either",
+    Requirements([Requirement.of(CAPACITY_TYPE, "In", ["spot", "on-demand"], min_values=2)]),
+)
+OF_TEAMS = NodePool("teams", Requirements([Requirement.of(TEAM, "In", TEAMS)]))
+OF_X = NodePool("of-x", Requirements.from_labels({TEAM: "x"}), weight=5)
+LASTING = NodePool("lasting", Requirements.from_labels({CAPACITY_TYPE: "on-demand"}))
+SHARED = NodePool("shared", on_demand=OnDemandShare(base=2000, percent=50))
+HESITANT = NodePool("hesitant", taints=(Taint("busy", effect="PreferNoSchedule"),), weight=20)
+POOLS = (PLAIN, TAINTED, LIMITED, FEW, FLEXIBLE, EITHER, OF_TEAMS, OF_X, LASTING, SHARED, HESITANT)
+
+TYPES = (
+    instance_type("small", 2000, 4096, 0.05, spot=0.02),
+    instance_type("medium", 4000, 16384, 0.11, spot=0.06),
+    instance_type("large", 16000, 32768, 0.4, ("a", "b"), spot=0.3),
+    instance_type("arm", 4000, 8192, 0.08, ("c",), arch="arm64"),
+    instance_type("warm", 4000, 8192, 0.09, ("a", "c"), arch="arm64", spot=0.1),
+    instance_type("many", 8000, 8192, 0.2, ("b",), devices={GPU: 2}),
+)
+OVERLAYS = (
+    Overlay("cheap", Requirements.from_labels({INSTANCE_TYPE: "large"}), price="-60%"),
+    Overlay("dear", Requirements.from_labels({ZONE: "a"}), 5, "+0.07"),
+    Overlay("free", Requirements.from_labels({CAPACITY_TYPE: "spot"}), 5, "0.01"),
+    Overlay("gpus", Requirements.from_labels({ARCH: "arm64"}), capacity=Resources({GPU: 1})),
+)
+DAEMONS = (
+    spec(200, 256),
+    spec(100, 64, tolerations=(Toleration("dedicated", "Exists"),)),
+    spec(500, 64, terms=(Requirements.from_labels({ARCH: "amd64"}),)),
+    spec(50, 64, ports=frozenset({HostPort(80)}), terms=(Requirements.from_labels({ZONE: "a"}),)),
+    spec(1500, 64, terms=(Requirements.from_labels({CAPACITY_TYPE: "spot"}),)),
+)
+UNAVAILABLE = (
+    Unavailable("small", "a", "spot"),
+    Unavailable("medium", "b", "on-demand"),
+    Unavailable("arm", "c", "on-demand"),
+)
+
+
+@st.composite
+def reservations(draw: st.DrawFn) -> tuple[Reservation, ...]:
+    """A few reservations, some of the same type and zone, some without room."""
+    kinds, zones = st.sampled_from(("small", "medium", "large")), st.sampled_from(ZONES)
+    found = draw(st.lists(st.tuples(kinds, zones, st.integers(0, 3)), max_size=3))
+    return tuple(
+        Reservation(ReservedCapacity(f"cr-{n}"), kind, zone, free)
+        for n, (kind, zone, free) in enumerate(found)
+    )
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> Batch:
+    """A batch of every kind of constraint, for pools with and without limits, minValues, labels,
+    overlays and reservations, beside DaemonSets and nodes that run."""
+    overlays = in_order(draw(st.lists(st.sampled_from(OVERLAYS), max_size=2, unique=True)))
+    reserved = draw(reservations())
+    pools = [
+        replace(
+            pool,
+            node_class=NodeClass(overlays=overlays if draw(st.booleans()) else ()),
+            reservations=reserved if draw(st.booleans()) else (),
+        )
+        for pool in draw(st.lists(st.sampled_from(POOLS), min_size=1, max_size=3, unique=True))
+    ]
+    some = st.lists(st.sampled_from(DAEMONS), max_size=2, unique=True)
+    refused = st.lists(st.sampled_from(UNAVAILABLE), max_size=2, unique=True)
+    return Batch(draw(workloads()), draw(node_sets()), pools, draw(some), TYPES, draw(refused))

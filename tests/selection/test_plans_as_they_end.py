@@ -2,15 +2,28 @@
 
 from dataclasses import replace
 
-from leeway.selection.labels import HOSTNAME, INSTANCE_TYPE, ZONE
+from leeway.selection.labels import ARCH, CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE
+from leeway.selection.offers.reservations import Reservation, ReservedCapacity
 from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import NodePool, Pod, Spread
 from leeway.selection.requirements import Requirement, Requirements
+from leeway.selection.resources import Resources
 
+from bench.launch_checker import Batch
 from bench.plan_checker import violations
-from tests.selection.workloads import LIMITED, PLAIN, catalog, pods, spec, term
+from tests.selection.workloads import (
+    FEW,
+    GPU,
+    LIMITED,
+    PLAIN,
+    catalog,
+    instance_type,
+    pods,
+    spec,
+    term,
+)
 
 WEB, DB = {"app": "web"}, {"app": "db"}
 
@@ -60,3 +73,55 @@ def test_a_pod_waits_if_too_few_types_have_room_for_the_pod_that_it_follows() ->
     assert not plan.launches
     assert "minValues 3" in missed["default/leader-0"]
     assert "pod affinity of the pod cannot be met" in missed["default/follower-0"]
+
+
+def test_a_pod_that_follows_a_node_of_a_gpu_has_a_launch_request_that_fits_both() -> None:
+    """A later run puts a pod without a GPU onto the only node that the limits leave."""
+    many = instance_type("many", 8000, 8192, 0.2, ("b",), devices={GPU: 2})
+    large = instance_type("large", 16000, 32768, 0.16, ("a", "b"))
+    alone = spec(1500, 1024, labels=WEB, pod_anti_affinity=(term(ZONE, **WEB),))
+    with_gpu = replace(alone, requests=alone.requests + Resources({GPU: 1}))
+    there = (Requirements.from_labels({ZONE: "b"}),)
+    waiting = [
+        *pods("web", 1, spec(100, 1024, labels=WEB)),
+        *pods("gpu", 2, with_gpu),
+        *pods("bound", 1, spec(1500, 1024, labels=DB, terms=there)),
+    ]
+    batch = Batch(waiting, [], [FEW], [], [large, many])
+    plan = pack(waiting, batch.supply)
+    assert batch.faults(plan) == []
+
+
+def test_nodes_that_are_split_for_min_values_keep_to_reservations_and_limits() -> None:
+    two = Requirements([Requirement.of(INSTANCE_TYPE, "Exists", min_values=2)])
+    types = [instance_type("small", 2000, 4096, 0.1), instance_type("large", 4000, 8192, 0.2)]
+    one = Reservation(ReservedCapacity("cr-1"), "large", "a", 1)
+    waiting = pods("web", 4, spec(900))
+    reserved = Batch(waiting, [], [NodePool("r", two, reservations=(one,))], [], types)
+    plan = pack(waiting, reserved.supply)
+    assert reserved.faults(plan) == []
+    assert [len(node.pods) for node in plan.launches] == [2, 2]
+    limited = Batch(waiting, [], [NodePool("l", two, limits={"nodes": 1})], [], types)
+    plan = pack(waiting, limited.supply)
+    assert limited.faults(plan) == []
+    assert [miss.reason.code for miss in plan.unschedulable] == ["PoolLimitReached"] * 2
+
+
+def test_a_pod_that_leads_a_pod_of_a_later_run_is_launched_where_it_was_counted() -> None:
+    """On-demand capacity for the leader would leave the follower alone on Spot."""
+    types = [
+        instance_type("small", 2000, 4096, 0.05, spot=0.02),
+        instance_type("warm", 4000, 8192, 0.09, ("a", "c"), arch="arm64", spot=0.1),
+    ]
+    job = {"app": "job"}
+    near, apart = (term(HOSTNAME, **job),), (term(ARCH, **job),)
+    alone = spec(1500, 1024, labels=job, pod_affinity=near, pod_anti_affinity=apart)
+    waiting = [
+        *pods("db", 1, spec(1500, 1024, labels=DB)),
+        *pods("job", 1, alone),
+        *pods("near", 1, spec(labels=job, pod_affinity=(term(CAPACITY_TYPE, **DB),))),
+    ]
+    batch = Batch(waiting, [], [PLAIN], [], types)
+    plan = pack(waiting, batch.supply)
+    assert not plan.unschedulable
+    assert batch.faults(plan) == []

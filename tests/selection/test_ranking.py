@@ -1,6 +1,6 @@
 """The types and capacity types of a launch request, and their order."""
 
-from leeway.selection.labels import CAPACITY_TYPE, INSTANCE, INSTANCE_TYPE
+from leeway.selection.labels import CAPACITY_TYPE, INSTANCE, INSTANCE_TYPE, ZONE
 from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
@@ -37,6 +37,31 @@ def test_spot_that_costs_more_than_on_demand_is_dropped() -> None:
     spot, on_demand = plan_for(*types).launches[0].choices
     assert spot.instance_types == ("cheap",)
     assert on_demand.instance_types == ("cheap", "dear")
+
+
+def test_spot_that_costs_more_than_on_demand_stays_if_min_values_may_count_it() -> None:
+    dear = instance_type("dear", 2000, 4096, 0.05, spot=0.06)
+    two = Requirement.of(CAPACITY_TYPE, "In", ["spot", "on-demand"], min_values=2)
+    plan = plan_for(dear, pool=NodePool("plain", Requirements([two])))
+    assert [one.capacity_type for one in plan.launches[0].choices] == ["spot", "on-demand"]
+
+
+def test_a_type_is_not_usable_in_the_zone_in_which_a_daemon_set_fills_it() -> None:
+    types = [instance_type(f"t{cores}", 1000 * cores, 4096, 0.05 * cores) for cores in (2, 4)]
+    agent = spec(500, terms=(Requirements.from_labels({ZONE: "a"}),))
+    supply = Supply([NodePool("plain")], catalog(*types), daemons=[agent])
+    (choice,) = pack(pods("web", 1, spec(1800)), supply).launches[0].choices
+    assert (choice.instance_types, choice.zones) == (("t2", "t4"), ("b", "c", "a"))
+    assert choice.unusable == {("t2", "a")}
+
+
+def test_a_type_is_not_usable_in_the_zone_of_another_term_of_the_pod() -> None:
+    types = [instance_type(name, 2000, 4096, 0.1) for name in ("one", "two")]
+    places = [("one", "a"), ("two", "b")]
+    either = tuple(Requirements.from_labels({INSTANCE_TYPE: t, ZONE: z}) for t, z in places)
+    supply = Supply([NodePool("plain")], catalog(*types))
+    (choice,) = pack(pods("web", 1, spec(terms=either)), supply).launches[0].choices
+    assert choice.unusable == {("one", "b"), ("two", "a")}
 
 
 def test_exotic_types_are_requested_only_if_no_other_type_fits() -> None:

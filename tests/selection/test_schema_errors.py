@@ -222,7 +222,7 @@ anything = st.recursive(
 
 
 @given(st.lists(st.tuples(st.sampled_from(PATHS), anything), min_size=1, max_size=3))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_several_invalid_values_are_rejected_with_a_path(
     wrong: list[tuple[Inside, Any]],
 ) -> None:

@@ -52,7 +52,7 @@ def problems(draw: st.DrawFn) -> Problem:
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(problems(), st.integers(0, 12))
 def test_all_pods_have_a_node_that_every_rule_allows(problem: Problem, rounds: int) -> None:
     nodes = ruin_and_recreate(problem, rounds, 0.0, always)
@@ -60,7 +60,7 @@ def test_all_pods_have_a_node_that_every_rule_allows(problem: Problem, rounds: i
     assert all(valid(problem, node.pods, node.offering) for node in nodes)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(problems())
 def test_the_quick_bound_is_below_every_plan(problem: Problem) -> None:
     nodes = ruin_and_recreate(problem, 12, 0.0, always)

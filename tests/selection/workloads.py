@@ -225,7 +225,7 @@ def node_sets(draw: DrawFn) -> list[ExistingNode]:
         }
         if draw(st.booleans()):
             labels[TEAM] = draw(st.sampled_from(TEAMS))
-        size = Resources({"cpu": 4000, "memory": 8 * GIB, "pods": 20, EBS_VOLUMES: 3, GPU: 1})
+        size = Resources({"cpu": 4000, "memory": 8 * GIB, "pods": 20, EBS_VOLUMES: 3, GPU: 2})
         found.append(
             ExistingNode(
                 f"node-{number}",

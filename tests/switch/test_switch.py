@@ -54,6 +54,15 @@ def test_a_node_that_karpenter_would_not_keep_is_drained_while_karpenter_runs() 
     assert {*cluster.machines} == {"i-0", "i-1"}
 
 
+def test_an_instance_that_lost_its_nodeclaim_is_drained_and_not_ended_by_karpenter() -> None:
+    cluster = of_karpenter()
+    cluster.switched(Buyer.LEEWAY)
+    del cluster.claims["claim-i-0"]
+    cluster.unfit["i-0"] = "its Node is not Ready"
+    assert cluster.switched(Buyer.KARPENTER)
+    assert (cluster.drained, cluster.ended) == (["node-i-0"], [])
+
+
 def test_no_nodeclaim_is_written_while_karpenter_runs() -> None:
     """Karpenter would launch an instance for a NodeClaim before its status says that it has one."""
     cluster = of_karpenter()
@@ -169,7 +178,13 @@ def test_a_deployment_that_git_owns_is_scaled_by_a_person() -> None:
 
 
 def test_the_plan_names_every_step_before_the_first_one_is_done() -> None:
-    steps = plan_switch(of_karpenter().read(), Buyer.LEEWAY).steps
+    plan = plan_switch(of_karpenter().read(), Buyer.LEEWAY)
+    assert plan.found == (
+        "NodePool default, EC2NodeClass default",
+        "NodeClaim claim-i-0: instance i-0, node node-i-0",
+        "NodeClaim claim-i-1: instance i-1, node node-i-1",
+    )
+    steps = plan.steps
     expected = [Do.NAME_KARPENTER, Do.SCALE, Do.WAIT, Do.NAME_LEEWAY, Do.RECORD, Do.TAG]
     assert [one.do for one in steps] == expected
     assert steps[-1].instances == ("i-0", "i-1")

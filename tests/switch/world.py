@@ -178,9 +178,10 @@ class Cluster:
         for one in instances:
             self._write(partial(self.machines[one].tags.update, tags))
 
-    def untag(self, instances: tuple[str, ...]) -> None:
+    def untag(self, instances: tuple[str, ...], tags: dict[str, str]) -> None:
         for one in instances:
-            self._write(partial(self.machines[one].tags.pop, OWNER_TAG, None))
+            for key in tags:
+                self._write(partial(self.machines[one].tags.pop, key, None))
 
     def write_claim(self, instance: Instance, now: datetime) -> None:
         assert not self.karpenter_runs, "Karpenter would launch for a NodeClaim without a status"

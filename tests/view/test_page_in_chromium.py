@@ -164,7 +164,8 @@ async def _it_fits_on_a_phone_and_in_the_dark(tab: Tab) -> None:
 
 def test_a_recording_is_played_and_can_be_moved(tmp_path: Path) -> None:
     second = later(PICTURE, 60, nodes={**PICTURE.nodes, NEW: node()})
-    third = later(second, 60, nodes={NEW: node()}, pods={})
+    late = node(fate="retires", next="retires in", clock_at=second.at + 10)
+    third = later(second, 60, nodes={NEW: late}, pods={})
     changes = [difference(PICTURE, second), difference(second, third)]
     recording = b"\n".join(map(msgspec.json.encode, (First(1, PICTURE), *changes)))
 
@@ -175,6 +176,7 @@ def test_a_recording_is_played_and_can_be_moved(tmp_path: Path) -> None:
         )
         await tab.until(f"{nodes} === 1")
         await tab.until("document.getElementById('play').textContent === 'Play'")
+        assert "retires in 0:00" in await tab.run(box(NEW, ".innerText"))
         slider = "document.getElementById('moment')"
         assert await tab.run(f"{slider}.value") == str(int(third.at))
         for at, expected in ((second.at, 3), (PICTURE.at + 1, 2)):

@@ -1,6 +1,7 @@
 """What the page shows, and what changes in it."""
 
 from datetime import timedelta
+from random import Random
 from typing import Any
 
 import msgspec
@@ -29,6 +30,7 @@ from tests.disruption.returning import launched
 from tests.disruption.snapshots import NOW, own_node, snapshot
 from tests.retirement.retirements import interrupted
 from tests.selection.workloads import spec
+from tests.view.measure import MOVED, large, updated
 from tests.view.pictures import AT, PICTURE, later, node, totals
 
 CLUSTER = snapshot(own_node("full", spec(1500)), own_node("empty"))
@@ -84,6 +86,15 @@ def test_lines_of_the_log_are_added_up_to_the_most() -> None:
     assert [line.at for line in difference(first, second).log] == [1000.0]
 
 
+def test_characters_that_nobody_sees_are_shown() -> None:
+    text = '{"level": "INFO", "message": "a \\u202e b", "code": "Done", "cluster": "prod"}'
+    line = parse_line("reconcile", 0, text, About(), Level.INFO)
+    found = picture_of(seen(), None, [line] if line else [], ["\x1b[2J"], "prod")
+    assert found.log[0].message == "a \\u202e b"
+    assert found.warnings == ("\\u001b[2J",)
+    assert failed(found, "\x9b", AT).problem == "\\u009b"
+
+
 def test_prices_are_kept_for_an_hour() -> None:
     prices = tuple((AT + minute * 60.0, 1.0) for minute in range(60))
     change = difference(PICTURE, later(PICTURE, 3599, prices=(*PICTURE.prices, *prices)))
@@ -132,3 +143,11 @@ def test_a_change_leads_from_one_picture_to_the_next(pair: tuple[Picture, Pictur
     change = difference(before, after)
     sent = msgspec.json.decode(msgspec.json.encode(change), type=type(change))
     assert applied(before, sent) == after
+
+
+def test_an_update_of_a_large_cluster_is_small() -> None:
+    picture = large()
+    after = updated(picture, Random(1))  # noqa: S311 - repeatable on purpose
+    change = difference(picture, after)
+    assert len(change.pods) == MOVED
+    assert len(msgspec.json.encode(change)) < 20_000

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from leeway_cli.report.model import StormPlan, StormReport
     from leeway_cli.report.page import Page, Run
     from leeway_cli.report.scale_up import ScaleUpReport
+    from leeway_cli.report.switched import SwitchReport
 
 LATE = 80.0  # seconds between a warning's time and its arrival, so that the demo takes a minute
 NODES, FEWEST_NODES, MOST_NODES = 20, 3, 200
@@ -38,6 +39,7 @@ class DemoScenario(StrEnum):
     STORM = "storm"
     SCALE_UP = "scale-up"
     SCALE_DOWN = "scale-down"
+    SWITCH = "switch"
 
 
 def demo(
@@ -45,7 +47,8 @@ def demo(
         DemoScenario,
         typer.Option(
             help="Choose what happens: EC2 interrupts nodes (storm), a Deployment is scaled"
-            " (scale-up), or a day passes in which nodes are given back (scale-down)."
+            " (scale-up), a day passes in which nodes are given back (scale-down), or a cluster"
+            " goes from Karpenter to Leeway and back (switch)."
         ),
     ] = DemoScenario.STORM,
     nodes: Annotated[
@@ -66,7 +69,8 @@ def demo(
     view: Annotated[
         bool,
         typer.Option(
-            "--view", help="Show storm or scale-up in a browser as it happens: see leeway view."
+            "--view",
+            help="Show storm, scale-up or switch in a browser as it happens: see leeway view.",
         ),
     ] = False,
     seed: Annotated[
@@ -83,7 +87,8 @@ def demo(
     Deployment is scaled from 10 to 500 pods; the report has the pending pods over time, the nodes
     that Leeway launched, and their price beside its lower bound. scale-down: a simulated day of a
     changing workload, without a sandbox; the report has the price beside its lower bound, the nodes
-    by type, the pods that were moved, and why nodes were given back.
+    by type, the pods that were moved, and why nodes were given back. switch: Karpenter's nodes go
+    to Leeway and back, which takes four minutes; the report has a line for each pod.
 
     Needs no AWS account and no cluster. Exits with 1 if the report has a fault that correct work
     would have prevented.
@@ -121,7 +126,7 @@ def _reported(
     if scenario is not DemoScenario.SCALE_UP:
         _refuse({"--replicas": replicas}, DemoScenario.SCALE_UP)
     if view and scenario is DemoScenario.SCALE_DOWN:
-        raise BadInputError("--view: expected --scenario storm or scale-up with it.")
+        raise BadInputError("--view: expected --scenario storm, scale-up or switch with it.")
     size = NODES if nodes is None else nodes
     count = INTERRUPTIONS if interruptions is None else interruptions
     wanted = REPLICAS if replicas is None else replicas
@@ -147,6 +152,11 @@ def _reported(
             days = simulate_days(seed, stderr_console())
             run = Run(seed, began, time.monotonic() - started, {"scenario": "scale-down"})
             return scale_down_page(days, run), scale_down_as_data(days, run)
+        case DemoScenario.SWITCH:
+            from leeway_cli.report.switched import switch_as_data, switch_page
+
+            switched, run = _run_switch(seed, view)
+            return switch_page(switched, run), switch_as_data(switched, run)
 
 
 def _refuse(options: Mapping[str, int | None], scenario: DemoScenario) -> None:
@@ -187,6 +197,20 @@ def _run_scale_up(replicas: int, seed: int, view: bool) -> "tuple[ScaleUpReport,
     report = with_bound(report, scenario)
     options = {"scenario": "scale-up", "replicas": str(replicas)}
     return report, Run(seed, began, time.monotonic() - started, options)
+
+
+def _run_switch(seed: int, view: bool) -> "tuple[SwitchReport, Run]":
+    from leeway_sandbox.scenario import switch_scenario
+
+    from leeway_cli.demo.page import shown
+    from leeway_cli.demo.switch import run_switch
+    from leeway_cli.report.page import Run
+
+    began, started = datetime.now(UTC), time.monotonic()
+    scenario = switch_scenario(seed)
+    with _sandbox(scenario) as (sandbox, progress), shown(sandbox) if view else nullcontext():
+        report = run_switch(sandbox, scenario, progress.show_start)
+    return report, Run(seed, began, time.monotonic() - started, {"scenario": "switch"})
 
 
 def _run_storm(nodes: int, interruptions: int, seed: int, view: bool) -> "tuple[StormReport, Run]":

@@ -66,22 +66,30 @@ def start_schedules(sandbox: "Sandbox") -> None:
             sandbox.fire(schedule["name"])
 
 
-def store_pools(sandbox: "Sandbox", pools: Iterable[Pool]) -> None:
-    """Store the manifests of pools as `leeway apply` does, and the catalog that `refresh_catalog`
-    would read from the sandbox's EC2."""
+def store_catalog(sandbox: "Sandbox") -> None:
+    """Store the catalog that `refresh_catalog` would read from the sandbox's EC2."""
     from leeway.aws.table import DynamoTable
     from leeway.catalog.stored import SURVEY
-    from leeway.manifests.configuration import StoredManifests
-    from leeway.manifests.reading import read_manifests
     from leeway.selection.offers.survey import compressed
 
-    from leeway_cli.manifests.changes import plan_change
     from leeway_cli.selection.sources import SANDBOX_REGION, sandbox_survey
 
     dynamodb, table = client("dynamodb", sandbox.aws_url), sandbox.environment()["LEEWAY_TABLE"]
     DynamoTable(lambda: dynamodb, table).put(
         SURVEY, compressed(sandbox_survey()), region=SANDBOX_REGION
     )
+
+
+def store_pools(sandbox: "Sandbox", pools: Iterable[Pool]) -> None:
+    """Store the manifests of pools as `leeway apply` does, and the catalog."""
+    from leeway.aws.table import DynamoTable
+    from leeway.manifests.configuration import StoredManifests
+    from leeway.manifests.reading import read_manifests
+
+    from leeway_cli.manifests.changes import plan_change
+
+    store_catalog(sandbox)
+    dynamodb, table = client("dynamodb", sandbox.aws_url), sandbox.environment()["LEEWAY_TABLE"]
     writing = StoredManifests(DynamoTable(lambda: dynamodb, table))
     now = datetime.now(UTC)
     for manifest in manifests_of(pools):

@@ -148,6 +148,8 @@ def _drain(
 
 
 def _print(plan: "SwitchPlan") -> None:
+    for one in plan.found:
+        write_stdout(f"found: {one}")
     for number, step in enumerate(plan.steps, 1):
         write_stdout(f"{number:3}. {step.title}: {step.why}")
         if step.instances:

@@ -11,7 +11,7 @@ after its NodeClaim.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -23,6 +23,8 @@ from leeway.reasons import Reason, counted
 
 KARPENTERS_POOL_TAG = "karpenter.sh/nodepool"
 KARPENTERS_CLASS_TAG = "karpenter.k8s.aws/ec2nodeclass"
+KARPENTERS_TAGS = frozenset({KARPENTERS_POOL_TAG, KARPENTERS_CLASS_TAG})
+"""The tags by which Karpenter lists its instances, with the one of the cluster."""
 LAUNCH_TAG = "eks:eks-cluster-name"
 """The tag with the cluster that both write, and that Leeway's rights to end an instance require."""
 
@@ -143,7 +145,8 @@ class Do(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Step:
     """A step: what it does, to which instances, and why. `replicas` is the size of the Deployment
-    that it sets, `tags` are those that it writes; with `by_git` a person has to set the size."""
+    that it sets, `tags` are those that it writes or removes; with `by_git` a person has to set the
+    size."""
 
     do: Do
     title: str
@@ -166,7 +169,7 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class SwitchPlan:
     """The steps that are left, why none may be done (`refusals`), what Leeway does otherwise, and
-    what stays as it is."""
+    what stays as it is. `found` names each NodePool, class, NodeClaim and node."""
 
     cluster: str
     to: Buyer
@@ -174,6 +177,7 @@ class SwitchPlan:
     refusals: tuple[str, ...] = ()
     otherwise: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
+    found: tuple[str, ...] = ()
 
     def as_data(self) -> dict[str, Any]:
         """Render it for JSON."""
@@ -184,6 +188,7 @@ class SwitchPlan:
             "refusals": list(self.refusals),
             "otherwise": list(self.otherwise),
             "left": list(self.left),
+            "found": list(self.found),
         }
 
 
@@ -197,12 +202,26 @@ OTHERWISE = (
 def plan_switch(seen: Seen, to: Buyer) -> SwitchPlan:
     """Plan the switch of a cluster to this buyer."""
     refusals = (*_refusals(seen), *(_not_yet(seen) if to is Buyer.LEEWAY else ()))
-    if to is Buyer.LEEWAY:
-        steps = () if refusals else (*_to_leeway(seen),)
-        return SwitchPlan(
-            seen.cluster, to, steps, refusals, (*seen.ignored, *OTHERWISE), (*_left(seen),)
-        )
-    return SwitchPlan(seen.cluster, to, () if refusals else (*_to_karpenter(seen),), refusals)
+    steps = _to_leeway(seen) if to is Buyer.LEEWAY else _to_karpenter(seen)
+    plan = SwitchPlan(
+        seen.cluster, to, () if refusals else (*steps,), refusals, found=(*_found(seen),)
+    )
+    if to is Buyer.KARPENTER:
+        return plan
+    return replace(plan, otherwise=(*seen.ignored, *OTHERWISE), left=(*_left(seen),))
+
+
+def _found(seen: Seen) -> Iterator[str]:
+    for pool, node_class in sorted(seen.pools.items()):
+        yield f"NodePool {pool}, EC2NodeClass {node_class}"
+    for one in seen.claims:
+        node = seen.nodes.get(one.instance, "none")
+        yield f"NodeClaim {one.name}: instance {one.instance or 'none'}, node {node}"
+    claimed = {one.instance for one in seen.claims}
+    for instance in seen.instances:
+        if instance.is_leeways and instance.id not in claimed:
+            node = seen.nodes.get(instance.id, "none")
+            yield f"Instance {instance.id} of Leeway: node {node}"
 
 
 def _refusals(seen: Seen) -> Iterator[str]:
@@ -372,6 +391,15 @@ def _to_karpenter(seen: Seen) -> Iterator[Step]:
         )
     kept = [one for one in own if one.id in claimed or one in fit]
     yield from _tags_for_karpenter(seen, kept)
+    drained = [one for one in loose if one not in fit]
+    if listed := [one.id for one in drained if not KARPENTERS_TAGS.isdisjoint(one.tags)]:
+        yield Step(
+            Do.UNTAG,
+            f"remove Karpenter's tags from {counted(len(listed), 'instance')} without a NodeClaim",
+            "Karpenter would end them at once, without a drain.",
+            tuple(listed),
+            tuple((key, "") for key in sorted(KARPENTERS_TAGS)),
+        )
     if not deployment.replicas:
         yield Step(
             Do.SCALE,
@@ -386,8 +414,9 @@ def _to_karpenter(seen: Seen) -> Iterator[Step]:
             f"remove the tag {OWNER_TAG} from {counted(len(kept), 'instance')}",
             "What has a NodeClaim is Karpenter's again.",
             tuple(one.id for one in kept),
+            ((OWNER_TAG, "leeway"),),
         )
-    if drained := [one for one in loose if one not in fit]:
+    if drained:
         if seen.alive is None:
             yield Step(
                 Do.WAIT,

@@ -42,8 +42,8 @@ class World(Protocol):
         """Write tags of instances."""
         ...
 
-    def untag(self, instances: tuple[str, ...]) -> None:
-        """Remove the tag of Leeway as the owner."""
+    def untag(self, instances: tuple[str, ...], tags: dict[str, str]) -> None:
+        """Remove tags of instances; one with an empty value whatever its value is."""
         ...
 
     def write_claim(self, instance: Instance, now: datetime) -> None:
@@ -106,7 +106,7 @@ def _do(world: World, seen: Seen, step: Step, sleep: Callable[[float], None]) ->
         case Do.TAG:
             world.tag(step.instances, dict(step.tags))
         case Do.UNTAG:
-            world.untag(step.instances)
+            world.untag(step.instances, dict(step.tags))
     for number, one in enumerate(instances, 1):
         if number % RENEW_AFTER == 0:
             sleep(0.0)

@@ -11,7 +11,7 @@ from leeway.admission.readiness import NODE_ADMITTED
 from leeway.admission.record import ADMISSION, Admission, AdmissionResult, Launch
 from leeway.aws.ec2 import facts_of
 from leeway.execution.attempt import Phase
-from leeway.instances.owners import INTENT_TAG, OWNER_TAG
+from leeway.instances.owners import INTENT_TAG
 from leeway.kubernetes.custom_resources import HttpClusterApi
 from leeway.manifests.configuration import StoredManifests
 from leeway.manifests.in_cluster import Home, home_of, running_karpenter
@@ -230,9 +230,11 @@ class LiveWorld:
             for batch in _batches(instances):
                 self.ec2().create_tags(Resources=batch, Tags=written)
 
-    def untag(self, instances: tuple[str, ...]) -> None:
-        """Call DeleteTags; a tag with another value stays."""
-        removed = [{"Key": OWNER_TAG, "Value": "leeway"}]
+    def untag(self, instances: tuple[str, ...], tags: dict[str, str]) -> None:
+        """Call DeleteTags."""
+        removed = [
+            {"Key": key} | ({"Value": value} if value else {}) for key, value in tags.items()
+        ]
         with self._ec2_errors():
             for batch in _batches(instances):
                 self.ec2().delete_tags(Resources=batch, Tags=removed)

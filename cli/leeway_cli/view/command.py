@@ -34,6 +34,9 @@ SHORTEST = timedelta(seconds=1)
 LOG_KEPT = timedelta(hours=1)
 """How old the lines of the log are at first."""
 
+LOG_EVERY = 2.0
+"""Seconds between two searches of the log, as with `leeway logs --follow`."""
+
 
 def view(
     record: Annotated[
@@ -149,11 +152,13 @@ class _Log:
 
     def __init__(self, source: "Source") -> None:
         self._search = _search(source) if source.cluster and has_account() else None
+        self._searched_at = float("-inf")
 
     def new_lines(self) -> "list[Line]":
         """Return the lines since the last call. What cannot be read is a warning."""
-        if self._search is None:
+        if self._search is None or time.monotonic() - self._searched_at < LOG_EVERY:
             return []
+        self._searched_at = time.monotonic()
         try:
             return self._search.new_lines()
         except CannotBeDoneError as error:

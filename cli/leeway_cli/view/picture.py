@@ -8,9 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
-from leeway.disruption.snapshot import MovablePod, OwnNode
+from leeway.disruption.snapshot import OwnNode
+from leeway.printable import printable
 from msgspec import UNSET, Struct, UnsetType
 
+from leeway_cli.errors import one_line
 from leeway_cli.logs import Line
 from leeway_cli.nodes.reading import Seen
 from leeway_cli.nodes.rows import NodeRow, totals_of
@@ -151,7 +153,7 @@ def picture_of(
                 nodes=one.returned.nodes,
                 cause=one.returned.cause.value,
                 code=one.returned.reason.code,
-                reason=one.returned.reason.message,
+                reason=printable(one.returned.reason.message),
                 pods=one.returned.moves,
                 saving=round(one.saving, 6),
                 launches=tuple(new.cheapest.type.name for new in one.launches),
@@ -170,7 +172,7 @@ def picture_of(
             without_price=totals.without_price,
             saving=None if totals.saving is None else round(totals.saving, 6),
         ),
-        warnings=tuple(dict.fromkeys(one.removeprefix("warning: ") for one in warnings)),
+        warnings=tuple(dict.fromkeys(printable(one.removeprefix("warning: ")) for one in warnings)),
     )
 
 
@@ -204,11 +206,7 @@ def _seconds(moment: datetime) -> float:
 def _pods(nodes: Iterable[OwnNode]) -> Iterator[tuple[str, Pod]]:
     for node in nodes:
         for one in node.pods:
-            yield one.pod.name, _pod(node.name, _requests(one))
-
-
-def _requests(one: MovablePod) -> Mapping[str, int]:
-    return one.pod.spec.requests
+            yield one.pod.name, _pod(node.name, one.pod.spec.requests)
 
 
 def _pod(node: str, requests: Mapping[str, int]) -> Pod:
@@ -221,8 +219,8 @@ def _line(line: Line) -> LogLine:
         function=line.function,
         level=line.level,
         code=line.code,
-        about=line.subject,
-        message=line.message,
+        about=printable(line.subject),
+        message=printable(one_line(line.message)),
     )
 
 
@@ -291,4 +289,4 @@ def _merged[T](before: Mapping[str, T], change: Mapping[str, T | None]) -> dict[
 
 def failed(before: Picture, problem: str, at: float) -> Picture:
     """Return the picture after a read that failed: what was seen last, and the problem."""
-    return msgspec.structs.replace(before, at=at, problem=problem)
+    return msgspec.structs.replace(before, at=at, problem=printable(problem))

@@ -17,6 +17,7 @@ The item is bounded: in each kind of key the dearest ones are kept, the others a
 """
 
 import zlib
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -56,6 +57,9 @@ MOST_OWNERS, MOST_NAMESPACES, MOST_VALUES, MOST_LABELS = 300, 1000, 400, 5
 """Keys of an item. With the longest names it has 300 KB before it is compressed; DynamoDB takes
 400 KB."""
 
+MOST_SHOWN = 100
+"""Owners whose nodes of now an item has."""
+
 type Split = Mapping[str, float]
 """USD by key."""
 
@@ -92,6 +96,18 @@ class Returned:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeCount:
+    """The running nodes of an owner at one time. `types` are by instance type and capacity type, as
+    `m5.large spot`."""
+
+    owner: str
+    nodes: int
+    usd_per_hour: float
+    on_demand_usd_per_hour: float
+    types: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class CostHour:
     """What the nodes of a cluster cost in one hour; `day` and `hour` are of UTC.
 
@@ -100,7 +116,7 @@ class CostHour:
     - `owners` are by `kind/name`, as `leeway/web`. `labels` are by key and value, without the label
       by an empty value.
     - `idle`: USD of what no pod requests. `unsplit`: USD of which the pods are not known.
-    - `returned`: by cause.
+    - `returned`: by cause. `nodes`: those of the last look; of many owners, the dearest ones.
     """
 
     cluster: str
@@ -115,6 +131,7 @@ class CostHour:
     idle: float = 0.0
     unsplit: float = 0.0
     returned: Mapping[str, Returned] = field(default_factory=dict)
+    nodes: tuple[NodeCount, ...] = ()
 
 
 def _packed(hour: CostHour) -> bytes:
@@ -322,16 +339,6 @@ def _sums(first: Mapping[str, Returned], second: Mapping[str, Returned]) -> dict
     return {one: first.get(one, Returned()) + second.get(one, Returned()) for one in causes}
 
 
-@dataclass(frozen=True, slots=True)
-class NodeCount:
-    """The running nodes of an owner now, for the log: what the panels of a dashboard show."""
-
-    owner: str
-    nodes: int
-    usd_per_hour: float
-    types: Mapping[str, int]
-
-
 def node_counts(running: Iterable[InstanceFacts], price: Price) -> tuple[NodeCount, ...]:
     """Count the running nodes of each owner by their types."""
     by_owner: dict[str, list[InstanceFacts]] = {}
@@ -339,20 +346,20 @@ def node_counts(running: Iterable[InstanceFacts], price: Price) -> tuple[NodeCou
         by_owner.setdefault(owner_key(one.owner), []).append(one)
     found = []
     for owner, instances in sorted(by_owner.items()):
-        types: dict[str, int] = {}
-        for one in instances:
-            types[one.instance_type] = types.get(one.instance_type, 0) + 1
-        usd = sum(paid[0] for one in instances if (paid := price(one)) is not None)
-        found.append(NodeCount(owner, len(instances), usd, dict(sorted(types.items()))))
+        types = Counter(f"{one.instance_type} {one.capacity_type}" for one in instances)
+        paid = [each for one in instances if (each := price(one)) is not None]
+        usd, on_demand = sum(one for one, _ in paid), sum(one for _, one in paid)
+        found.append(NodeCount(owner, len(instances), usd, on_demand, dict(types.most_common())))
     return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What a run has recorded: nothing, or the nodes of now once in a quarter of an hour. `error`
-    is why the costs are not split by pods."""
+    """What a run has recorded: the nodes of now, once in a quarter of an hour, and what was given
+    back. `error` is why the costs are not split by pods."""
 
     nodes: tuple[NodeCount, ...] = ()
+    returned: Mapping[str, Returned] = field(default_factory=dict)
     error: ClusterUnavailable | ClusterRefused | None = None
 
 
@@ -403,7 +410,10 @@ class CostRecorder:
         uses, error = self._uses(cluster, labels) if counts_time else ({}, None)
         price = self._price()
         returned = self._returned(cluster, instances, known, now)
+        nodes = node_counts(running, price)
+        dearest = sorted(nodes, key=lambda one: -one.usd_per_hour)[:MOST_SHOWN]
         hour = counted(before, looks, uses, price, labels, returned)
+        hour = replace(hour, nodes=tuple(dearest))
         try:
             self._table.put(COST, hour)
         except RecordChanged:
@@ -412,7 +422,7 @@ class CostRecorder:
         self._through[cluster] = now
         looks.clear()
         told = known is not None and _slot(known) // TOLD_EVERY == _slot(now) // TOLD_EVERY
-        return Recorded(() if told else node_counts(running, price), error)
+        return Recorded(() if told else nodes, returned, error)
 
     def _stored(self, cluster: str, now: datetime) -> CostHour | None:
         """Read the item of this hour, or the last one before it."""

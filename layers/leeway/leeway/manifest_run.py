@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from leeway.clock import Clock
-from leeway.execution.retrying import API_ERRORS
 from leeway.launch.images import ImageVariant
 from leeway.launch.node_settings import NodeSettings, NotLaunchable, settings_of, user_tags
 from leeway.launch.resolve_pools import NodeSources, PoolResolver
@@ -38,7 +37,7 @@ from leeway.manifests.status import (
 )
 from leeway.pool_pauses import POOL as PAUSES
 from leeway.ports.aws import CloudRefused, CloudUnavailable
-from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
+from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused, ClusterUnavailable
 from leeway.provisioning.report import ProvisioningReport
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.selection.labels import ARCH
@@ -69,6 +68,7 @@ MOST_EVENTS = 20
 """Events of one run about invalid manifests: whoever writes manifests may write hundreds."""
 
 _KINDS = ("cluster.leeway.sh", NODE_CLASS, POOL)
+MOST_PROBLEMS = 3
 _VARIANTS = (ImageVariant("arm64"), ImageVariant("x86_64"))
 
 
@@ -113,10 +113,17 @@ class Dependencies:
 
 @dataclass(slots=True)
 class _Kept:
-    """What node classes select, by name, with the settings that were resolved, and until when."""
+    """What is kept between runs.
+
+    - `classes`: what node classes select, by name, with the settings that were resolved, and until
+      when.
+    - `events`: the Events that were written, by name, and until when the API server keeps them.
+    - `patched`: the last patch of each object, by its uid, and the version that it was for.
+    """
 
     classes: dict[str, tuple[NodeSettings, ResolvedClass, datetime]] = field(default_factory=dict)
     events: dict[str, datetime] = field(default_factory=dict)
+    patched: dict[str, object] = field(default_factory=dict)
 
 
 class ManifestRun:
@@ -141,8 +148,9 @@ class ManifestRun:
     def _copy(self, cluster: str) -> tuple[Copied | None, list[Reason]]:
         try:
             copied = self._deps.copy(cluster)
-        except API_ERRORS as error:
-            return None, [MANIFESTS_NOT_COPIED(cluster=cluster, error=clause(error))]
+        except Exception as error:  # noqa: BLE001 (the last known manifests apply)
+            text = clause(error) or type(error).__name__
+            return None, [MANIFESTS_NOT_COPIED(cluster=cluster, error=text)]
         if copied is not None:
             # Another copy may have written what this one found in the table.
             self._deps.manifests.forget(cluster)
@@ -168,16 +176,25 @@ class ManifestRun:
             conflicts=report.conflicts,
             classes={} if runs else self._classes(cluster, copied.objects, kept, now),
         )
-        problems = []
+        problems: list[Reason] = []
+        patched: dict[str, object] = {}
         for patch in plan_statuses(copied.objects, facts, now):
             if deps.clock.now() >= until:
                 break
+            if kept.patched.get(patch.uid) == patch.at_version:
+                # The CRD of the cluster does not have these fields.
+                patched[patch.uid] = patch.at_version
+                continue
             try:
                 # A conflict is harmless: the next run decides on what the object is then.
                 api.patch_status(patch)
             except (ClusterRefused, ClusterUnavailable) as error:
                 problems.append(_not_written(_title(patch.document), cluster, error))
-                break  # a missing right or an overloaded API server concerns the others, too
+                if len(problems) == MOST_PROBLEMS or not _of_one_object(error):
+                    break
+            else:
+                patched[patch.uid] = patch.at_version
+        kept.patched = patched
         ours = [one for one in copied.objects if not (runs and one.resource in OF_KARPENTER)]
         for event in _events(ours, kept.events, now):
             with suppress(ClusterRefused, ClusterUnavailable):  # the next run writes it
@@ -309,6 +326,12 @@ def _events(
             reason = MANIFEST_INVALID(problem=problem, author="")
             found.append(ManifestEvent(name, one.document, reason.code, reason.message))
     return found[:MOST_EVENTS]
+
+
+def _of_one_object(error: Exception) -> bool:
+    """Whether the API server refuses what one object is to have: a missing right and an overload
+    concern the others, too."""
+    return isinstance(error, ClusterRefused) and not isinstance(error, ClusterForbidden)
 
 
 def _title(document: Document) -> str:

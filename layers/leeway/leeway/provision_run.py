@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Protocol
 
 from leeway.capacity_requests import CAPACITY_REQUEST, CapacityAnswer, CapacityRequest
@@ -33,6 +34,7 @@ from leeway.launch.node_settings import settings_of
 from leeway.launch.prices import PRICE_CEILING_REACHED, Prices
 from leeway.launch.static_pools import count_of, shortages
 from leeway.manifests.base import Manifest
+from leeway.manifests.configuration import Configuration
 from leeway.manifests.in_cluster import KARPENTER_IS_RUNNING, MANIFESTS_HELD
 from leeway.manifests.node_pool import NodePool, without_conflicts
 from leeway.manifests.status import PoolUsage
@@ -72,7 +74,7 @@ from leeway.provisioning.tell import (
     answer_requests,
     write_events,
 )
-from leeway.provisioning.upcoming import ClusterManifests, Upcoming, UpcomingPods
+from leeway.provisioning.upcoming import Upcoming, UpcomingPods
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import ExistingNode
@@ -148,7 +150,7 @@ class Dependencies:
     """The ports of provisioning. `events_in` returns the Events of a cluster; `launch_block` why
     nothing is launched in it now."""
 
-    manifests: ClusterManifests
+    manifests: Configuration
     catalog: Catalogs
     states: ClusterStates
     launch_nodes: LaunchNodes
@@ -244,7 +246,11 @@ class NodeProvisioning:
             policy = replace(policy, dry_run=True)
         if has_pools:
             static = self._static_pools(read, pools)
-            outcome = self._launch(read, static, policy, until)
+            order, stopped, vain = self._order(read, static, policy, until)
+            launches, rehearse = self._deps.launch_nodes, policy.dry_run
+            outcome = launches.launch(order) if order and not rehearse else outcome
+            outcome = launches.preview(order).outcome if order and rehearse else outcome
+            outcome = with_stopped(outcome, stopped, vain)
             late = self._late(read)
             if not policy.dry_run:
                 told = self._tell(read, outcome, late, until)
@@ -348,11 +354,12 @@ class NodeProvisioning:
         members = {group: sorted(self._deps.groups.members(group)) for group in sorted(absent)}
         return starting_in_groups(state.nodes, state.joined, launched, members)
 
-    def _launch(
+    def _order(
         self, read: ClusterRead, static: StaticCapacity, policy: ClusterPolicy, until: datetime
-    ) -> LaunchOutcome:
-        """Launch nodes, or only plan with spec.dryRun. Without pods, without launches to complete
-        and without a static pool that lacks nodes, nothing is read from EC2."""
+    ) -> tuple[LaunchOrder | None, Sequence[str], Mapping[str, Sequence[str]]]:
+        """Return what is to be launched, and the pods for which nothing is. No order without pods,
+        without launches to complete and without a static pool that lacks nodes: nothing is read
+        from EC2 then."""
         now, demand, state = self._deps.clock.now(), read.demand, read.state
         intents, catalog = read.intents, read.catalog
         vain = vain_launches(intents, state.joined, state.nodes, now)
@@ -360,7 +367,7 @@ class NodeProvisioning:
         pods = tuple(one for one in demand.pods if one.name not in stopped)
         complete = all(one.is_answered and not one.to_admit for one in intents)
         if not pods and complete and static.settled:
-            return with_stopped(LaunchOutcome((), (), (), ()), stopped, vain)
+            return None, stopped, vain
         order = LaunchOrder(
             cluster=read.cluster,
             manifests=read.manifests,
@@ -389,13 +396,9 @@ class NodeProvisioning:
                 if one.keeps_offering
                 for pod in demand.moving[one.instance]
             ),
-            launch_block=lambda: self._deps.launch_block(read.cluster, self._deps.clock.now()),
+            launch_block=partial(self._deps.launch_block, read.cluster),
         )
-        if policy.dry_run:
-            outcome = self._deps.launch_nodes.preview(order).outcome
-        else:
-            outcome = self._deps.launch_nodes.launch(order)
-        return with_stopped(outcome, stopped, vain)
+        return order, stopped, vain
 
     def _static_pools(self, read: ClusterRead, pools: Sequence[Pool]) -> StaticCapacity:
         """Look at the static pools. Only one that lacks nodes costs a read of the index: an

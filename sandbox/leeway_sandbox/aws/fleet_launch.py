@@ -361,7 +361,7 @@ def launch(
         placement=None if pool.subnet else pool.zone,
         nics=_interfaces(pool),
         key_name=data.get("KeyName"),
-        security_group_ids=list(data.get("SecurityGroupIds") or ()),
+        security_group_ids=list(dict.fromkeys(pool.security_groups)),
         ebs_optimized=data.get("EbsOptimized") or False,
         monitoring_state="enabled" if _enabled(data.get("Monitoring")) else "disabled",
         metadata_options=data.get("MetadataOptions") or {},

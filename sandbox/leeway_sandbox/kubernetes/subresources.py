@@ -42,7 +42,9 @@ def scale(cluster: Cluster, call: Call) -> Object:
 
 
 def _scale_of(workload: Object) -> Object:
-    metadata = {name: workload["metadata"][name] for name in _SCALE_METADATA}
+    # An object of a cluster-scoped kind, such as a NodePool, has no namespace.
+    shown = workload["metadata"]
+    metadata = {name: shown[name] for name in _SCALE_METADATA if name in shown}
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",

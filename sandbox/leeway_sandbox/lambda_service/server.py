@@ -87,10 +87,12 @@ CONCURRENCY = 1000
 
 
 class Descriptions:
-    """Answers what is registered. There is one version of the code, and no reserved concurrency."""
+    """Answers what is registered, and changes what people change at night. There is one version of
+    the code."""
 
     def __init__(self, service: Service) -> None:
         self._functions, self._event_sources = service.functions, service.event_sources
+        self._pools = service.pools
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes of the API."""
@@ -99,6 +101,8 @@ class Descriptions:
             web.get("/2016-08-19/account-settings", self._account),
             web.get(f"/2015-03-31{functions}/configuration", self._configuration),
             web.get(f"/2019-09-30{functions}/concurrency", self._concurrency),
+            web.put(f"/2017-10-31{functions}/concurrency", self._reserve),
+            web.delete(f"/2017-10-31{functions}/concurrency", self._reserve),
             web.get(f"/2015-03-31{functions}/aliases/{{alias}}", self._alias),
             web.get("/2015-03-31/event-source-mappings", self._mappings),
             web.put("/2015-03-31/event-source-mappings/{uuid}", self._change_mapping),
@@ -127,8 +131,17 @@ class Descriptions:
         )
 
     async def _concurrency(self, request: web.Request) -> web.Response:
-        self._find(request)
-        return _described({})
+        pool = self._pools.find(self._find(request).name)
+        if pool is None or pool.reserved is None:
+            return _described({})
+        return _described({"ReservedConcurrentExecutions": pool.reserved})
+
+    async def _reserve(self, request: web.Request) -> web.Response:
+        removed, pool = request.method == "DELETE", self._pools.find(self._find(request).name)
+        given = None if removed else (await request.json())["ReservedConcurrentExecutions"]
+        if pool is not None:
+            pool.reserve(given)
+        return web.Response(status=204) if removed else await self._concurrency(request)
 
     async def _alias(self, request: web.Request) -> web.Response:
         found, alias = self._find(request), request.match_info["alias"]

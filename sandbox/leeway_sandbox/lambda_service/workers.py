@@ -148,6 +148,7 @@ class WorkerPool:
         self._host = host
         self._environment = environment
         self._concurrency = concurrency
+        self.reserved: int | None = None
         self._journal = journal
         self._faults = faults
         self._workers: dict[str, Worker] = {}
@@ -213,7 +214,17 @@ class WorkerPool:
     @property
     def saturated(self) -> bool:
         """Whether one more invocation would exceed the function's concurrency."""
-        return self._running + len(self._waiting) >= self._concurrency
+        return self._running + len(self._waiting) >= self._limit
+
+    @property
+    def _limit(self) -> int:
+        return self._concurrency if self.reserved is None else self.reserved
+
+    def reserve(self, concurrency: int | None) -> None:
+        """Set the reserved concurrency, None for none. Invocations beyond it wait, as those that
+        Lambda throttles and retries."""
+        self.reserved = concurrency
+        self._assign()
 
     async def run(self, invocation: Invocation) -> Outcome:
         """Run an invocation on a free worker, or when one is free."""
@@ -274,12 +285,12 @@ class WorkerPool:
         return bool(running)
 
     def _assign(self) -> None:
-        while self._waiting and self._idle:
+        while self._waiting and self._idle and self._running < self._limit:
             self._give(self._idle.pop(), self._waiting.popleft())
         # The other workers are starting, or have answered and will request an invocation.
         coming = len(self._workers) - len(self._idle) - self._running
         wanted = len(self._waiting) - coming
-        free = self._concurrency - len(self._workers)
+        free = self._limit - len(self._workers)
         starting = sum(worker.initialised is None for worker in self._workers.values())
         for _ in range(min(wanted, free, _STARTING - starting)):
             self._fork()

@@ -159,7 +159,6 @@ class Zygote:
         error = _preload(settings["handler"], settings["durable"], settings["clients"])
         threads = _threads()
         self._forks_loaded = threads == 1
-        gc.collect()
         gc.freeze()
         spent = round((time.perf_counter() - started) * 1000)
         self._send({"ready": {"threads": threads, "milliseconds": spent, "error": error}})
@@ -188,6 +187,7 @@ class Zygote:
                 program = [sys.executable, "-P", __file__, "--worker", *place]
                 os.execv(sys.executable, [*program, json.dumps(self._settings["code"])])  # noqa: S606
             _use_clock(self._ahead)
+            gc.enable()
             serve(*place)
         except SystemExit as end:
             status = end.code if isinstance(end.code, int) else 1
@@ -217,7 +217,6 @@ def serve_base(connection: socket.socket, layers: list[str], clients: list[str])
     _load_libraries(clients)
     if _threads() > 1:
         raise RuntimeError("a library of the functions starts threads on import")
-    gc.collect()
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel removes zygotes that have exited
     while True:
@@ -245,6 +244,7 @@ def main() -> None:
         sys.path[:0] = json.loads(code)
         serve(handler, host, prefix)
     _die_with_parent()
+    gc.disable()  # imports create objects that stay; each worker enables it
     connection = socket.socket(fileno=int(sys.argv[1]))
     serve_base(connection, json.loads(sys.argv[2]), json.loads(sys.argv[3]))
 

@@ -275,6 +275,15 @@ def test_tags_of_spot_requests_are_an_error_of_on_demand_pools(aws: Sandbox) -> 
     assert launched(answer) == []
 
 
+def test_an_instance_has_the_groups_of_its_network_interface(aws: Sandbox) -> None:
+    ec2 = aws.client("ec2")
+    vpc = ec2.describe_subnets()["Subnets"][0]["VpcId"]
+    group = ec2.create_security_group(GroupName="own", Description="own", VpcId=vpc)["GroupId"]
+    own = template(aws, NetworkInterfaces=[{"DeviceIndex": 0, "Groups": [group]}])
+    [instance] = described(aws, *launched(_create(aws, own, overrides(aws, "m5.large"))))
+    assert [one["GroupId"] for one in instance["SecurityGroups"]] == [group]
+
+
 def test_the_template_gives_profile_groups_volumes_and_metadata_options(aws: Sandbox) -> None:
     ec2 = aws.client("ec2")
     profile(aws, "fleet-nodes")

@@ -22,6 +22,16 @@ def test_a_function_is_active_and_has_no_reserved_concurrency(running: Service) 
     assert "ReservedConcurrentExecutions" not in reserved
 
 
+def test_a_function_whose_reserved_concurrency_is_zero_is_throttled(running: Service) -> None:
+    running.client.put_function_concurrency(FunctionName="echo", ReservedConcurrentExecutions=0)
+    reserved = running.client.get_function_concurrency(FunctionName="echo")
+    assert reserved["ReservedConcurrentExecutions"] == 0
+    with pytest.raises(ClientError, match="TooManyRequestsException"):
+        running.client.invoke(FunctionName="echo", Payload=b"{}")
+    running.client.delete_function_concurrency(FunctionName="echo")
+    assert "FunctionError" not in running.client.invoke(FunctionName="echo", Payload=b"{}")
+
+
 def test_an_alias_points_to_the_published_version(running: Service) -> None:
     found = running.client.get_alias(FunctionName="echo", Name="live")
     assert (found["AliasArn"], found["FunctionVersion"]) == (f"{ARN}echo:live", "1")

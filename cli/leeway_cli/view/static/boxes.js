@@ -109,10 +109,9 @@ export class Boxes {
   fill(box, node, pods) {
     const byMemory = share(node.memory) > share(node.cpu);
     const [requested, allocatable] = byMemory ? node.memory : node.cpu;
-    const width = (pod) => (allocatable ? (pod[byMemory ? 2 : 1] / allocatable) * 100 : 0);
     for (const [name, one] of box.pods) {
       if (!pods.has(name)) {
-        one.remove();
+        one.element.remove();
         box.pods.delete(name);
       }
     }
@@ -120,24 +119,24 @@ export class Boxes {
     for (const [name, pod] of pods) {
       let one = box.pods.get(name);
       if (!one) {
-        one = make("i", box.made++ % 2 ? "pod" : "pod alt");
-        one.title = name;
+        one = { element: make("i", box.made++ % 2 ? "pod" : "pod alt") };
+        one.element.title = name;
         box.pods.set(name, one);
-        box.fill.insertBefore(one, box.other ?? null);
+        box.fill.insertBefore(one.element, box.other ?? null);
       }
-      const wide = `${width(pod).toFixed(2)}%`;
-      if (one.style.width !== wide) one.style.width = wide;
-      named += pod[byMemory ? 2 : 1];
+      const amount = pod[byMemory ? 2 : 1];
+      widen(one, amount, allocatable);
+      named += amount;
     }
-    const rest = allocatable ? ((requested - named) / allocatable) * 100 : 0;
     box.other ??= box.fill.appendChild(make("i"));
     box.other.className = `pod ${node.leaving ? "leaving" : "other"}`;
     box.other.title = [
       node.leaving && counted(node.leaving, "pod terminates", "pods terminate"),
       node.others && counted(node.others, "pod of DaemonSets and static ones", "pods of DaemonSets and static ones"),
     ].filter(Boolean).join(", ");
-    box.other.hidden = rest <= 0;
-    box.other.style.width = `${Math.max(rest, 0).toFixed(2)}%`;
+    box.other.hidden = requested <= named;
+    box.rest ??= { element: box.other };
+    widen(box.rest, Math.max(requested - named, 0), allocatable);
   }
 
   count(box, now) {
@@ -193,6 +192,14 @@ export class Boxes {
     to.focus();
   }
 }
+
+// Make an element as wide as an amount is of what the node has. Most stay as they are.
+const widen = (one, amount, allocatable) => {
+  const share = allocatable ? amount / allocatable : 0;
+  if (one.share === share) return;
+  one.share = share;
+  one.element.style.width = `${(share * 100).toFixed(2)}%`;
+};
 
 // The box in the next row that is nearest to this one.
 const nearest = (from, others, direction) => {

@@ -33,10 +33,11 @@ const totals = () => {
   text(by("more-pods"), sums.waiting ? `${counted(sums.waiting, "pod waits", "pods wait")} for a node` : "no pod waits for a node");
   text(by("total-requested"), percent(sums.cpu));
   text(by("more-requested"), `memory ${percent(sums.memory)}`);
-  text(by("total-price"), sums.price.toFixed(4));
-  text(by("unit-price"), "USD/h");
+  const known = sums.withoutPrice < sums.nodes || !sums.nodes;
+  text(by("total-price"), known ? sums.price.toFixed(4) : "–");
+  text(by("unit-price"), known ? "USD/h" : "");
   const unknown = sums.withoutPrice ? `, without ${counted(sums.withoutPrice, "node")} of unknown price` : "";
-  text(by("more-price"), `${month(sums.price)} a month${unknown}`);
+  text(by("more-price"), known ? `${month(sums.price)} a month${unknown}` : "no price is known");
   text(by("total-saving"), sums.saving === null ? "–" : sums.saving.toFixed(4));
   text(by("unit-saving"), sums.saving === null ? "" : "USD/h");
   text(by("more-saving"), sums.saving === null ? "nothing is planned" : `${month(sums.saving)} a month`);
@@ -132,9 +133,11 @@ const log = (added) => {
 
 const detail = () => {
   const node = model.nodes.get(shown);
+  const dialog = by("detail");
+  text(by("detail-title"), node ? shown : `${shown} has gone`);
   if (!node) return;
   const pods = model.podsOf.get(shown) ?? new Map();
-  text(by("detail-title"), shown);
+  const step = model.plan?.find((one) => one.nodes.includes(shown));
   const facts = {
     Owner: node.owner,
     Type: [node.instanceType, node.capacityType, node.zone].filter(Boolean).join(", "),
@@ -146,8 +149,8 @@ const detail = () => {
     Price: node.price === undefined ? "not known" : `${node.price.toFixed(4)} USD per hour, ${month(node.price)} a month`,
     Age: clock(now() - node.createdAt),
     Next: next(node, now()),
+    Reason: step ? `${step.code}: ${step.reason}` : "",
   };
-  const dialog = by("detail");
   const rows = Object.entries(facts).filter(([, value]) => value);
   dialog.querySelector("dl").replaceChildren(...rows.flatMap(([key, value]) => [make("dt", "", key), make("dd", "", value)]));
   const others = node.others ? `, and ${node.others} of DaemonSets and static ones` : "";
@@ -222,6 +225,15 @@ const show = (touched) => {
   if (!touched) requestAnimationFrame(() => document.body.classList.add("moving"));
 };
 
+// What several changes have touched.
+const together = (all) => ({
+  nodes: new Set(all.flatMap((one) => [...one.nodes])),
+  come: all.flatMap((one) => one.come),
+  gone: all.flatMap((one) => one.gone),
+  plan: all.some((one) => one.plan),
+  log: all.reduce((sum, one) => sum + one.log, 0),
+});
+
 const follow = () => {
   const source = new EventSource("events");
   const read = (event, whole) => {
@@ -248,8 +260,7 @@ const play = async () => {
     at = Math.min(Math.max(to, recording.begins), recording.ends);
     const applied = recording.moveTo(model, at);
     if (applied === null) show();
-    else if (applied.length === 1) show(applied[0]);
-    else if (applied.length) show();
+    else if (applied.length) show(together(applied));
     else ticking();
     moment.value = Math.round(at);
     moment.setAttribute("aria-valuetext", `${time(at)} UTC`);

@@ -25,8 +25,8 @@ export const cpu = (millicores) => `${Number((millicores / 1000).toFixed(2))} vC
 export const memory = (bytes) =>
   bytes >= 2 ** 30 ? `${Number((bytes / 2 ** 30).toFixed(1))} GiB` : `${Math.round(bytes / 2 ** 20)} MiB`;
 
-// `retires in 1:12`: the words, and the clock if they have one.
+// `retires in 1:12`: the words, and the clock if they have one. That of a start counts up.
 export const next = (node, now) => {
   if (node.clockAt === undefined) return node.next ?? "";
-  return `${node.next} ${clock(Math.abs(node.clockAt - now))}`;
+  return `${node.next} ${clock(node.fate === "starting" ? now - node.clockAt : node.clockAt - now)}`;
 };

@@ -255,7 +255,8 @@ class AdmitNode:
         not meet, None if it could not be read."""
         try:
             check = self._with_manufacturers(check, record)
-            check, node = self._find(check, record)
+            cluster = self._open_cluster(record.facts.cluster)
+            check, node = self._find(check, record, cluster)
         except API_ERRORS as error:
             return replace(check, problem=f"{type(error).__name__}: {error}"), None
         manufacturers = check.manufacturers or ()
@@ -279,9 +280,10 @@ class AdmitNode:
             manufacturers = ()  # EC2 does not describe the type: only the node's labels are used
         return replace(check, manufacturers=manufacturers)
 
-    def _find(self, check: NodeCheck, record: Admission) -> tuple[NodeCheck, Node | None]:
+    def _find(
+        self, check: NodeCheck, record: Admission, cluster: Cluster
+    ) -> tuple[NodeCheck, Node | None]:
         """Find the node by its expected names, and at intervals in the list of all nodes."""
-        cluster = self._open_cluster(record.facts.cluster)
         names = [check.node] if check.node else []
         names += [name for name in (record.facts.private_dns_name, record.instance) if name]
         named = (cluster.node(name) for name in names)

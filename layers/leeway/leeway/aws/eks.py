@@ -99,24 +99,25 @@ class CachedClusters:
             version = cached.version if cached else 0
         except UnreadableRecord as error:
             cached, version = None, error.item.version
-        if cached is None or self._endpoint_problem(cached.endpoint.url):
-            return self._refresh(name, version)
+        if cached is not None and self._endpoint_problem(cached.endpoint.url):
+            cached = None
         now = self._clock.now()
-        if now < cached.until:
+        if cached is not None and now < cached.until:
             return cached.endpoint
-        claimed = replace(cached, until=now + CLAIM_LASTS, version=cached.version + 1)
         try:
-            self._table.put(_ENDPOINT, claimed, cluster=name)
-            return self._refresh(name, claimed.version)
+            if cached is not None:
+                version += 1
+                claimed = replace(cached, until=now + CLAIM_LASTS, version=version)
+                self._table.put(_ENDPOINT, claimed, cluster=name)
+            found = self._source.endpoint(name)
+            if problem := self._endpoint_problem(found.url):
+                raise CloudRefused(f"cluster {name}: its endpoint gets no token: {problem}")
+            now = self._clock.now()
+            with suppress(RecordChanged):  # another function has read it, too
+                read = _Cached(found, now, now + REFRESH_AFTER, version + 1)
+                self._table.put(_ENDPOINT, read, cluster=name)
         except (CloudUnavailable, RecordChanged):  # or another function refreshes it
+            if cached is None:
+                raise
             return cached.endpoint
-
-    def _refresh(self, name: str, version: int) -> ClusterEndpoint:
-        found = self._source.endpoint(name)
-        if problem := self._endpoint_problem(found.url):
-            raise CloudRefused(f"cluster {name}: its endpoint gets no token: {problem}")
-        now = self._clock.now()
-        with suppress(RecordChanged):  # another function has read it, too
-            read = _Cached(found, now, now + REFRESH_AFTER, version + 1)
-            self._table.put(_ENDPOINT, read, cluster=name)
         return found

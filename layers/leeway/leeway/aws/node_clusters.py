@@ -1,6 +1,7 @@
 """EKS's clusters as nodes need them, by boto3."""
 
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -61,10 +62,10 @@ class EksNodeClusters:
         """Return which clusters nodes with a role, by its ARN, can join by an access entry: of this
         cluster and the managed ones. It is read again after five minutes."""
         clusters = sorted({name, *self._managed})
-        answers = in_parallel(lambda one: self._joins(one, role), clusters, _AT_ONCE)
+        answers = in_parallel(partial(self._joins, role), clusters, _AT_ONCE)
         return [one for one, joins in zip(clusters, answers, strict=True) if joins]
 
-    def _joins(self, name: str, role: str) -> bool:
+    def _joins(self, role: str, name: str) -> bool:
         def ask() -> bool:
             with aws_errors():
                 try:

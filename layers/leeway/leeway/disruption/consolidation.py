@@ -363,14 +363,15 @@ class Replacements:
     def _choice(self, new: PlannedNode) -> Bools:
         """The offerings among which EC2 chooses the new node: O."""
         asked = {
-            (new.pool, kind, choice.capacity_type)
+            (new.pool, kind, choice.capacity_type, zone)
             for choice in new.choices
             for kind in choice.instance_types
+            for zone in choice.zones
+            if (kind, zone) not in choice.unusable
         }
-        zones = {zone for choice in new.choices for zone in choice.zones}
         return np.array(
             [
-                (each.pool.name, *_kind(each)) in asked and each.offering.zone in zones
+                (each.pool.name, *_kind(each), each.offering.zone) in asked
                 for each in self._offers.candidates
             ],
             dtype=bool,

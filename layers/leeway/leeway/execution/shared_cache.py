@@ -62,40 +62,36 @@ class SharedCache:
     def get_or_read[T](self, what: str, kind: type[T], read: Callable[[], T]) -> T:
         """Return the cached value of this name, a `kind`; call `read` and cache its result if there
         is no fresh one. Raises what `read` raises."""
+        cached = self._values.get(what)
+        polls = MAX_POLLS if self._may_poll(what) else 1
+        claimed_at: datetime | None = None  # when another function's claim was seen
         # During a deployment the table can have a value of another shape: it is read again.
         with suppress(CloudUnavailable, CloudRefused, UnreadableRecord, ValidationError):
-            cached = self._fresh(what)
-            if cached is not None:
-                value = adapter_of(kind).validate_json(cached.body)
-                self._values[what] = cached
-                return value
+            while True:
+                now = self._clock.now()
+                if cached is not None and _is_fresh(cached, now):
+                    value = adapter_of(kind).validate_json(cached.body)
+                    self._values[what] = cached
+                    return value
+                if not polls:
+                    self._polled_in_vain[what] = now
+                    break
+                polls -= 1
+                cached = self._table.get(CACHED, consistent=False, what=what)
+                if cached is not None and _is_fresh(cached, now):
+                    continue
+                # A claim that fails costs a write too, and hundreds of functions may wait here.
+                if claimed_at is None or now - claimed_at > READ_WITHIN:
+                    if self._table.claim(what, now + READ_WITHIN):
+                        break
+                    claimed_at = now
+                self._clock.sleep(POLL_EVERY)
         read_at = self._clock.now()
         value = read()
         self._values[what] = CachedValue(adapter_of(kind).dump_json(value).decode(), read_at)
         with suppress(CloudUnavailable, CloudRefused):  # other functions read the value themselves
             self._table.put(CACHED, self._values[what], what=what)
         return value
-
-    def _fresh(self, what: str) -> CachedValue | None:
-        """Return a fresh value, possibly after another function has read it; None if this function
-        has to read it."""
-        known = self._values.get(what)
-        if known is not None and _is_fresh(known, self._clock.now()):
-            return known
-        claimed_at: datetime | None = None  # when another function's claim was seen
-        for _ in range(MAX_POLLS if self._may_poll(what) else 1):
-            now = self._clock.now()
-            cached = self._table.get(CACHED, consistent=False, what=what)
-            if cached is not None and _is_fresh(cached, now):
-                return cached
-            # A claim that fails costs a write too, and hundreds of functions may wait here.
-            if claimed_at is None or now - claimed_at > READ_WITHIN:
-                if self._table.claim(what, now + READ_WITHIN):
-                    return None
-                claimed_at = now
-            self._clock.sleep(POLL_EVERY)
-        self._polled_in_vain[what] = self._clock.now()
-        return None
 
     def _may_poll(self, what: str) -> bool:
         since = self._polled_in_vain.get(what)

@@ -13,7 +13,7 @@ from typing import Any
 from leeway.clock import Clock
 from leeway.failures import describe_error
 from leeway.headroom.plan import DEFAULT_JOIN_TIME, DesiredHeadroom, UpcomingNeed, upcoming_needs
-from leeway.headroom.ports import HeadroomManifests, Workloads
+from leeway.headroom.ports import Workloads
 from leeway.headroom.reasons import HEADROOM_NOT_RECONCILED
 from leeway.headroom.reconciler import HeadroomReconciler
 from leeway.headroom.status import ORIGINAL, STATUS, HeadroomStatus, OriginalScale
@@ -89,17 +89,21 @@ def _rendered(reason: Reason | None) -> dict[str, Any] | None:
 
 
 class KeepHeadroom:
-    """Reconciles headroom. `workloads_in` returns the workloads of a cluster."""
+    """Reconciles headroom. `desired` returns the headroom that the manifests of a cluster define,
+    `count_invalid` how many of its manifests, of any kind, have an error, and `workloads_in` its
+    workloads."""
 
     def __init__(
         self,
-        manifests: HeadroomManifests,
+        desired: Callable[[str], DesiredHeadroom],
+        count_invalid: Callable[[str], int],
         table: Table,
         workloads_in: Callable[[str], Workloads],
         report: Callable[[HeadroomReport], None],
         clock: Clock,
     ) -> None:
-        self._manifests = manifests
+        self._desired = desired
+        self._count_invalid = count_invalid
         self._table = table
         self._workloads_in = workloads_in
         self._report = report
@@ -113,14 +117,15 @@ class KeepHeadroom:
         return reports
 
     def _run_one(self, cluster: str) -> HeadroomReport:
-        report = _guarded(
-            cluster, lambda: self._reconcile(cluster, self._manifests.desired(cluster))
-        )
+        try:
+            report = self._reconcile(cluster, self._desired(cluster))
+        except Exception as error:  # noqa: BLE001 (reported and counted; the other clusters go on)
+            report = _failed(cluster, error)
         # Counted for a cluster that failed, too: its alarm about manifests must not end.
-        return _guarded(
-            cluster,
-            lambda: replace(report, invalid_manifests=self._manifests.count_invalid(cluster)),
-        )
+        try:
+            return replace(report, invalid_manifests=self._count_invalid(cluster))
+        except Exception as error:  # noqa: BLE001 (as above)
+            return _failed(cluster, error)
 
     def _reconcile(self, cluster: str, desired: DesiredHeadroom) -> HeadroomReport:
         if desired.policy.paused:
@@ -184,12 +189,9 @@ def _differs_in_ready_only(before: HeadroomStatus | None, now: HeadroomStatus) -
     return before is not None and replace(before, ready=now.ready) == now
 
 
-def _guarded(cluster: str, work: Callable[[], HeadroomReport]) -> HeadroomReport:
-    try:
-        return work()
-    except Exception as error:  # noqa: BLE001 (reported and counted; the other clusters go on)
-        problem = HEADROOM_NOT_RECONCILED(cluster=cluster, error=describe_error(error))
-        return HeadroomReport(cluster, problem=problem)
+def _failed(cluster: str, error: Exception) -> HeadroomReport:
+    problem = HEADROOM_NOT_RECONCILED(cluster=cluster, error=describe_error(error))
+    return HeadroomReport(cluster, problem=problem)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol
 
-from leeway.headroom.plan import ClusterSize, DesiredHeadroom, ScaleTarget
+from leeway.headroom.plan import ClusterSize, ScaleTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,20 +81,4 @@ class Workloads(Protocol):
 
     def template(self, target: ScaleTarget) -> PodTemplate | None:
         """Read the pod template of an object; None if the object does not exist."""
-        ...
-
-
-class HeadroomManifests(Protocol):
-    """The headroom manifests of clusters."""
-
-    def desired(self, cluster: str) -> DesiredHeadroom:
-        """Return the headroom that a cluster's manifests define, and its policy.
-
-        Raises:
-            CloudUnavailable, CloudRefused: the manifests cannot be read.
-        """
-        ...
-
-    def count_invalid(self, cluster: str) -> int:
-        """Count the manifests of a cluster, of any kind, that have an error."""
         ...

@@ -8,7 +8,7 @@ from enum import StrEnum
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.groups import GroupFacts
 from leeway.instances.owners import Owner, OwnerKind, owner_of
-from leeway.interruption.reasons import OWNER_RETIRES_NODE, RETIREMENT_SCHEDULED
+from leeway.interruption.receive_notice import OWNER_RETIRES_NODE, RETIREMENT_SCHEDULED
 from leeway.notices import Notice
 from leeway.policy.rules import VOLUNTARY, Action, ClusterPolicy, Ruling, begins_at, rule
 from leeway.ports.kubernetes_objects import PROTECTS_POD, Node, Pod

@@ -20,14 +20,6 @@ from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import CHANGE_PREFIX, is_over
 from leeway.interruption.instance_state import read_instance
 from leeway.interruption.late import is_late, why_outdated
-from leeway.interruption.reasons import (
-    ADMISSION_NEEDS_DEADLINE,
-    INSTANCE_NOT_MANAGED,
-    NOTICE_IGNORED,
-    NOTICE_REJECTED,
-    OWNER_RETIRES_NODE,
-    RETIREMENT_SCHEDULED,
-)
 from leeway.notices import InstanceId, Notice, NoticeKind
 from leeway.notices.parse import narrow_event, parse_notice
 from leeway.notices.synthetic import EventOrigin
@@ -50,12 +42,34 @@ from leeway.ports.aws import (
     ScheduledChanges,
 )
 from leeway.ports.functions import AdmitNode, CleanUp, RetireNode, Schedules
-from leeway.reasons import Reason
+from leeway.reasons import Reason, ReasonCode
 from leeway.retirement.attempts import apply_notice, has_kept_running, undo
 from leeway.retirement.hooks import EKS_HOOKS
 from leeway.retirement.record import RETIREMENT, Retirement
 from leeway.table import Table
 from leeway.telemetry import Telemetry
+
+NOTICE_IGNORED = ReasonCode("NoticeIgnored", "The notice is ignored: {why}.")
+
+INSTANCE_NOT_MANAGED = ReasonCode(
+    "InstanceNotManaged", "The instance is in no cluster that Leeway manages: {why}."
+)
+
+OWNER_RETIRES_NODE = ReasonCode("OwnerRetiresNode", "{owner} drains and replaces its own nodes.")
+
+RETIREMENT_SCHEDULED = ReasonCode(
+    "RetirementScheduled", "The retirement begins at {time:%Y-%m-%d %H:%M} UTC."
+)
+
+ADMISSION_NEEDS_DEADLINE = ReasonCode(
+    "AdmissionNeedsDeadline",
+    "The policy sets no deadline for {kind} notices. An admission needs one: set it.",
+    "admitnodefailuresalarm",
+)
+
+NOTICE_REJECTED = ReasonCode(
+    "NoticeRejected", "The event could not be received: {error}.", "receivenoticefailuresalarm"
+)
 
 INSTANCE_CONCURRENCY = 16
 """Instances of a notice that are handled at the same time. AWS Health names hundreds in one event,

@@ -73,18 +73,15 @@ class IntentExecutor:
         self._admit_node = admit_node
         self._clock = clock
 
-    def carry_out(self, intent: LaunchIntent) -> CarriedOut:
-        """Write a new intent, request its instances, and write the answer.
+    def carry_out(self, intent: LaunchIntent, new: bool = True) -> CarriedOut:
+        """Write a new intent, request its instances, and write the answer. Of an intent that is
+        not new, request the instances again if that may be, else find them by their tag.
 
         Raises:
-            CloudUnavailable, CloudRefused: the table takes no intent; nothing was launched.
+            CloudUnavailable, CloudRefused: the table takes no new intent; nothing was launched.
         """
-        self._table.put(self._intents, intent)
-        return self.complete(intent)
-
-    def complete(self, intent: LaunchIntent) -> CarriedOut:
-        """Have the answer of an intent: request its instances if that may be, else find them by
-        their tag."""
+        if new:
+            self._table.put(self._intents, intent)
         if intent.request is None:
             return CarriedOut(intent)
         request = intent.request

@@ -232,18 +232,19 @@ def select_overrides(
     below: float = inf,
     bills: Offers | None = None,
     billed: float = inf,
+    dear_spot: bool = False,
 ) -> Selected | None:
     """Select the overrides of the first choice that can be requested; None if none can be.
 
-    `subnets` has the subnet of each zone. A Spot offering that
-    costs more than the cheapest on-demand choice is left out, and an offering that does not cost
-    less than `below`, in USD per hour; with `bills`, the prices of AWS, also one that is not billed
+    `subnets` has the subnet of each zone. A Spot offering that costs more than the cheapest
+    on-demand choice is left out unless `dear_spot`, and an offering that does not cost less than
+    `below`, in USD per hour; with `bills`, the prices of AWS, also one that is not billed
     with less than `billed`.
     """
     on_demand = [one.price for one in choices if one.capacity_type == ON_DEMAND]
     ceiling = inf if not on_demand or on_demand[0] is None else on_demand[0]
     for choice in choices:
-        most = ceiling if choice.capacity_type == SPOT else inf
+        most = ceiling if choice.capacity_type == SPOT and not dear_spot else inf
         if choice.capacity_type == RESERVED:
             found = _reserved(choice, subnets, below)
         else:
@@ -280,6 +281,7 @@ def _overrides(
             (price, zone)
             for zone in choice.zones
             if zone in subnets
+            and (kind, zone) not in choice.unusable
             and (price := offers.price(kind, zone, choice.capacity_type)) is not None
             and price <= most
             and (price < below or below == inf)

@@ -13,6 +13,7 @@ from leeway.launch.intent import LaunchedNode, LaunchIntent, LaunchOutcome, all_
 from leeway.launch.late_nodes import LatePool, late_pools
 from leeway.launch.launch_run import (
     AT_ONCE,
+    NODE_NOT_LAUNCHED,
     LaunchDependencies,
     LaunchOrder,
     LaunchRun,
@@ -22,7 +23,7 @@ from leeway.launch.launch_run import (
 from leeway.launch.prepare import PreparedLaunch
 from leeway.parallel import in_parallel
 from leeway.pool_pauses import POOL, PoolRecord
-from leeway.reasons import Reason
+from leeway.reasons import Reason, clause
 from leeway.selection.packing.plan import Placement, Plan
 
 MOST_ROUNDS = 6
@@ -106,7 +107,7 @@ class LaunchNodes:
         # tag, after the time in which a request is repeated.
         waiting = [one for one in intents if one.pool in paused and one.may_repeat(now)]
         results = [
-            self._executor.complete(one)
+            self._executor.carry_out(one, new=False)
             for one in intents
             if not one.is_answered and one not in waiting
         ]
@@ -151,11 +152,17 @@ class LaunchNodes:
     def _round(self, run: LaunchRun, prepared: Sequence[PreparedLaunch]) -> list[LaunchIntent]:
         """Launch a round's groups side by side; return their intents with the instances."""
         ready = self._with_templates(run, prepared)
-        if ready:
-            run.check_block()
+        # Something may speak against a launch by now. What this run has launched stays.
+        try:
+            blocked = run.order.launch_block(self._deps.clock.now()) if ready else None
+        except API_ERRORS as error:
+            blocked = NODE_NOT_LAUNCHED(why=f"Leeway cannot read whether it may: {clause(error)}")
+        if blocked is not None:
+            run.stopped = (*run.stopped, blocked)
         if run.stopped:
             return []
-        results = in_parallel(lambda one: self._executor.carry_out(one.intent), ready, AT_ONCE)
+        intents = [one.intent for one in ready]
+        results = in_parallel(self._executor.carry_out, intents, AT_ONCE)
         new = [instance for one in results for instance in one.intent.instances]
         run.added += len(new)
         for one in results:

@@ -157,7 +157,7 @@ class LaunchOrder:
     until: datetime | None = None
     retiring: Mapping[str, Sequence[str]] | None = None
     moving: frozenset[str] = frozenset()
-    launch_block: Callable[[], Reason | None] = lambda: None
+    launch_block: Callable[[datetime], Reason | None] = lambda _: None
 
 
 @dataclass
@@ -261,16 +261,6 @@ class LaunchRun:
                 *self.stopped,
                 NODE_NOT_LAUNCHED(why="the run has no time left, and the next run goes on"),
             )
-
-    def check_block(self) -> None:
-        """Stop if something speaks against a launch now, or nobody knows: what this run has
-        launched stays."""
-        try:
-            blocked = self.order.launch_block()
-        except API_ERRORS as error:
-            blocked = NODE_NOT_LAUNCHED(why=f"Leeway cannot read whether it may: {clause(error)}")
-        if blocked is not None:
-            self.stopped = (*self.stopped, blocked)
 
     def plan(self) -> Plan:
         """Plan for all pods: on nodes that exist, on launched ones, and on new ones."""

@@ -84,7 +84,11 @@ def prepare(
         replace(one, instance_types=tuple(t for t in one.instance_types if t in bootable))
         for one in group.choices
     ]
-    selected = select_overrides(choices, pool.subnets.by_zone, offers, below, bills, billed)
+    # minValues may count Spot offerings that cost more than on-demand ones.
+    dear_spot = group.pool.has_min_values
+    selected = select_overrides(
+        choices, pool.subnets.by_zone, offers, below, bills, billed, dear_spot
+    )
     if selected is None:
         zones = ", ".join(sorted({zone for one in group.choices for zone in one.zones}))
         raise NotLaunchable(

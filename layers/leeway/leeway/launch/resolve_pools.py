@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Protocol
 
 from leeway.bootstrap.node import ClusterDetails
@@ -300,9 +300,9 @@ class PoolResolver:
         """Make the reads that need no other read's answer at the same time: pods wait for them.
         Errors are those of the first read that fails, in the order in which `resolve` uses them."""
         reads: list[Callable[[], object]] = [
-            lambda: self.security_groups(settings),
-            lambda: self.instance_profile(settings),
-            lambda: self.images(settings, variants),
+            partial(self.security_groups, settings),
+            partial(self.instance_profile, settings),
+            partial(self.images, settings, variants),
         ]
         in_parallel(lambda read: read(), reads, len(reads))
 
@@ -322,7 +322,7 @@ class PoolResolver:
                 ("profiles", role.value), lambda: self._sources.profiles.profiles_of(role.value)
             )
             found = choose_profile(role, known)
-        self._once(("role", place, found.role), lambda: self._check_role(place, found.role))
+        self._once(("role", place, found.role), partial(self._check_role, place, found.role))
         return found.name
 
     def _named_profile(self, profile: Setting[str]) -> InstanceProfile:

@@ -29,7 +29,7 @@ from leeway.manifests.configuration import (
 )
 from leeway.manifests.reading import KINDS, LARGEST, Kind, Written, interpret
 from leeway.manifests.status import Document, ReadObject
-from leeway.manifests.switched import switched_block
+from leeway.manifests.switched import switch_of, switched_block
 from leeway.ports.aws import CloudRefused
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.table import Record, RecordChanged, Table
@@ -358,7 +358,7 @@ def launch_block(
     Raises:
         CloudUnavailable, CloudRefused, ClusterUnavailable, ClusterRefused: it is not known.
     """
-    if (switched := switched_block(table, cluster)) is not None:
+    if (switched := switched_block(switch_of(table, cluster), cluster)) is not None:
         return switched
     home = home_of(table, cluster)
     if home.held is not None:

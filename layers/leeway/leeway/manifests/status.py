@@ -121,6 +121,16 @@ class StatusPatch:
     document: Document
     status: Mapping[str, Any]
 
+    @property
+    def uid(self) -> str:
+        """The uid of the object."""
+        return str((self.document.get("metadata") or {}).get("uid", ""))
+
+    @property
+    def at_version(self) -> object:
+        """The patch and the version that it is for."""
+        return (self.document.get("metadata") or {}).get("resourceVersion"), self.status
+
 
 @dataclass(frozen=True, slots=True)
 class ManifestEvent:
@@ -141,6 +151,11 @@ def plan_statuses(
         for one in objects
         if one.resource == NODE_CLASS
     }
+    generations = {
+        _name(one.document): _generation(one.document)
+        for one in objects
+        if one.resource == NODE_CLASS
+    }
     found = []
     for one in objects:
         if one.resource not in WRITTEN:
@@ -151,6 +166,8 @@ def plan_statuses(
             wanted = classes[_name(one.document)]
         elif one.resource == POOL:
             wanted = _pool_status(one, facts, classes, now)
+            generation = generations.get(class_of(one.document))
+            wanted = {**wanted, "nodeClassObservedGeneration": generation}
         else:
             wanted = _plain_status(one, facts, now)
         if wanted is not None and (patch := _patch(_status(one.document), wanted)):
@@ -167,8 +184,7 @@ class _Conditions:
         self._all = {
             str(one["type"]): one for one in listed if isinstance(one, dict) and one.get("type")
         }
-        generation = (document.get("metadata") or {}).get("generation")
-        self._generation = generation if isinstance(generation, int) else 0
+        self._generation = _generation(document)
         self._now = f"{now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
     def set(self, name: str, value: bool | None, reason: str = "", message: str = "") -> None:
@@ -366,6 +382,11 @@ def shortened(text: str) -> str:
 def _status(document: Document) -> Mapping[str, Any]:
     status = document.get("status")
     return status if isinstance(status, Mapping) else {}
+
+
+def _generation(document: Document) -> int:
+    found = (document.get("metadata") or {}).get("generation")
+    return found if isinstance(found, int) else 0
 
 
 def _name(document: Document) -> str:

@@ -49,9 +49,8 @@ def switch_of(table: Table, cluster: str) -> Switch | None:
     return found[0] if found else None
 
 
-def switched_block(table: Table, cluster: str) -> Reason | None:
-    """Return that the record names Karpenter; None if it does not."""
-    found = switch_of(table, cluster)
+def switched_block(found: Switch | None, cluster: str) -> Reason | None:
+    """Return that the record of a cluster names Karpenter; None if it does not."""
     if found is None or found.buyer is Buyer.LEEWAY:
         return None
     at = f"{found.since:%Y-%m-%d %H:%M:%S} UTC"

@@ -4,7 +4,8 @@ All times are seconds of one monotonic clock, and are arguments.
 """
 
 import math
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 
 SILENCE = 0.5
@@ -53,8 +54,8 @@ class ManifestMark:
 
 
 MOST_MANIFESTS = 10_000
-"""Manifests of a cluster whose changes are noticed at once: those of tenants must not fill the
-memory. The schedule of each minute finds the changes of others."""
+"""Manifests of one kind in a cluster whose changes are noticed at once: those of tenants must not
+fill the memory. The schedule of each minute finds the changes of others."""
 
 
 class PodBursts:
@@ -137,17 +138,18 @@ class ManifestBursts(PodBursts):
 
     def __init__(self) -> None:
         super().__init__()
-        self._marks: dict[str, int] = {}
+        self._marks: dict[Hashable, dict[str, int]] = defaultdict(dict)
 
-    def change(self, manifest: ManifestMark, gone: bool, now: float) -> None:
+    def change(self, kind: Hashable, manifest: ManifestMark, gone: bool, now: float) -> None:
         """Take in a manifest as it is now; `gone`: it was deleted, or Leeway does not read it."""
-        uid, before = manifest.uid, self._marks.get(manifest.uid)
+        marks, uid = self._marks[kind], manifest.uid
+        before = marks.get(uid)
         if (gone and before is None) or (not gone and before == manifest.mark):
             return
         if gone:
-            del self._marks[uid]
-        elif before is not None or len(self._marks) < MOST_MANIFESTS:
-            self._marks[uid] = manifest.mark
+            del marks[uid]
+        elif before is not None or len(marks) < MOST_MANIFESTS:
+            marks[uid] = manifest.mark
         else:
             return
         self.forget(uid)

@@ -293,7 +293,8 @@ class Holding:
         follower, name = message.follower, message.follower.cluster
         match message:
             case PodReceived(change=change) if change.manifest is not None:
-                cluster.manifests.change(change.manifest, change.gone, time.monotonic())
+                now = time.monotonic()
+                cluster.manifests.change(follower, change.manifest, change.gone, now)
             case WatchHealthy() | WatchInterrupted(error=KindMissing()):
                 cluster.failing.discard(follower)
             case WatchInterrupted(error=error):

@@ -126,7 +126,14 @@ class MessageReceiver:
             if not self._sent_on(record, message)
         ]
         for messages in batch.clusters:
-            if not self._run(messages, until):
+            if self._clock.now() + FOR_THE_END >= until:
+                reason = NO_TIME_FOR_CLUSTER(cluster=messages.cluster)
+                report = ProvisioningReport(messages.cluster, messages.why, reason, retry=True)
+            else:
+                report = self._run_for(messages.cluster, messages.why, until)
+            self._telemetry.provisioned(report)
+            if report.retry:
+                self._hide(messages.receipts, RETRY_AFTER)
                 failed += messages.ids
         return tuple(failed)
 
@@ -144,18 +151,6 @@ class MessageReceiver:
         whole = timedelta(seconds=math.ceil(left.total_seconds()))
         self._hide([record.receipt], min(whole, LONGEST_DELAY))
         return False
-
-    def _run(self, messages: ClusterMessages, until: datetime) -> bool:
-        """Run for one cluster; return whether its messages are done."""
-        if self._clock.now() + FOR_THE_END >= until:
-            reason = NO_TIME_FOR_CLUSTER(cluster=messages.cluster)
-            report = ProvisioningReport(messages.cluster, messages.why, reason, retry=True)
-        else:
-            report = self._run_for(messages.cluster, messages.why, until)
-        self._telemetry.provisioned(report)
-        if report.retry:
-            self._hide(messages.receipts, RETRY_AFTER)
-        return not report.retry
 
     def _hide(self, receipts: Sequence[str], during: timedelta) -> None:
         """Set when SQS delivers messages again. Without that, it is the timeout of the queue."""

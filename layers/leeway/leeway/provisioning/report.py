@@ -260,6 +260,7 @@ class ProvisioningTelemetry(Telemetry):
                 "why": report.why,
                 "pods": report.pods,
                 "launched": [one.instance.instance for one in report.launched],
+                "launches": len(report.launched),
                 "without_node": len(report.without_node),
                 "without_event": report.without_event,
                 "seconds": round(report.seconds, 3),

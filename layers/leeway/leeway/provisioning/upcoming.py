@@ -4,7 +4,7 @@ Leeway's own buffers create their pause pods ahead of a window, and these are pe
 that a user owns is scaled when its window opens, so its pods are planned for before they exist.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from statistics import median_low
@@ -21,9 +21,8 @@ from leeway.headroom.plan import (
 )
 from leeway.headroom.ports import PodTemplate
 from leeway.launch.intent import JOIN_WITHIN
-from leeway.manifests.reading import Written
+from leeway.manifests.configuration import Configuration
 from leeway.manifests.scaled_object import ScaledObject
-from leeway.policy.rules import ClusterPolicy
 from leeway.pool_pauses import JOIN_TIME, JoinTime
 from leeway.reasons import Reason, ReasonCode, clause, counted
 from leeway.selection.offers.catalog import Catalog
@@ -31,18 +30,6 @@ from leeway.selection.packing.unschedulable import unmet_requirements
 from leeway.selection.pods import NodePool, Pod, PodSpec
 from leeway.selection.reading.cluster_objects import pending_pods
 from leeway.table import Table
-
-
-class ClusterManifests(Protocol):
-    """The stored manifests of clusters."""
-
-    def policy_of(self, cluster: str) -> ClusterPolicy:
-        """Return a cluster's policy. Raises nothing."""
-        ...
-
-    def manifests(self, cluster: str, resources: Collection[str]) -> Sequence[Written]:
-        """Return a cluster's valid manifests of some kinds."""
-        ...
 
 
 class PodTemplates(Protocol):
@@ -112,7 +99,7 @@ class UpcomingPods:
 
     def __init__(
         self,
-        manifests: ClusterManifests,
+        manifests: Configuration,
         table: Table,
         templates_in: Callable[[str], PodTemplates],
     ) -> None:

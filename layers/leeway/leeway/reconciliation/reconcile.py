@@ -207,7 +207,7 @@ class Reconciliation:
         labels = self._deps.policies.policy_of(report.cluster).cost_labels
         here = [one for one in region.instances if one.facts.cluster == report.cluster]
         recorded = self._deps.record_costs(report.cluster, here, labels)
-        report.counts = recorded.nodes
+        report.counts, report.returned = recorded.nodes, recorded.returned
         if recorded.error is not None:
             error = describe_error(recorded.error)
             what = "read the pods by which costs are split"

@@ -1,10 +1,10 @@
 """The report of reconcile about one cluster, its log lines and its metrics."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 
-from leeway.costs import NodeCount
+from leeway.costs import NodeCount, Returned
 from leeway.failures import describe_error
 from leeway.reasons import Reason, ReasonCode, counted
 from leeway.reconciliation.clean_up import CleanUpOutcome
@@ -48,7 +48,8 @@ class ClusterReport:
     - `paused_pools`: why pools are paused. `deleted_templates`: names of launch templates.
     - `invalid_manifests`: those of its API server, which its users correct.
     - `index_written`, `index_removed`: the number of changed items of the index.
-    - `counts`: the running nodes by owner, once in a quarter of an hour.
+    - `counts`: the running nodes by owner, once in a quarter of an hour. `returned`: what was given
+      back in the last minutes, by cause.
     """
 
     cluster: str
@@ -56,6 +57,7 @@ class ClusterReport:
     index_written: int = 0
     index_removed: int = 0
     counts: Sequence[NodeCount] = ()
+    returned: Mapping[str, Returned] = field(default_factory=dict)
     findings: list[HandledFinding] = field(default_factory=list)
     clean_ups: list[CleanUpOutcome] = field(default_factory=list)
     paused_pools: list[Reason] = field(default_factory=list)
@@ -128,7 +130,14 @@ class ReconciliationTelemetry(Telemetry):
             )
         for one in report.counts:
             cost = f"{counted(one.nodes, 'node')} for {one.usd_per_hour:.4f} USD per hour"
-            self.logger.info(f"{one.owner} has {cost}.", extra={**cluster, **asdict(one)})
+            types = ", ".join(f"{count} {name}" for name, count in one.types.items())
+            about = {**cluster, **asdict(one), "types": types}
+            self.logger.info(f"{one.owner} has {cost}.", extra=about)
+        for cause, given in report.returned.items():
+            nodes, usd = counted(given.nodes, "node"), given.usd_per_hour
+            about = {"cause": cause, "given_back": given.nodes, "saved_usd_per_hour": usd}
+            text = f"{cause}: Leeway gave back {nodes} of {usd:.4f} USD per hour."
+            self.logger.info(text, extra={**cluster, **about})
         if report.deleted_templates:
             names = ", ".join(report.deleted_templates)
             text = f"Leeway deleted launch templates that no launch uses: {names}."

@@ -114,14 +114,13 @@ SUPERSEDED_ATTEMPT_ENDS = timedelta(seconds=20)
 """How long an attempt may continue a step after a newer attempt has superseded it."""
 
 
-def cordon_node(attempt: Attempt) -> CordonResult:
-    """Wait for the disruption budget and cordon the node, or return another course."""
-    work = partial(_decide_and_cordon, attempt)
-    result = attempt.steps.run("cordon", CordonResult, work)
+def wait_for_budget(attempt: Attempt, result: CordonResult) -> CordonResult:
+    """Wait for the disruption budget after the first cordon step, if it does, and remove the marks
+    again of a node that stays."""
     request = 0
     while result.pause and result.record is not None:
         request += 1
-        work = partial(_decide_and_cordon, attempt, waited=True)
+        work = partial(_request_again, attempt)
         attempt.steps.wait(f"wait-for-disruption-budget-{request}", result.pause)
         result = attempt.steps.run(f"request-disruption-{request}", CordonResult, work)
     undone = result.course is Course.UNDO and result.record is not None
@@ -134,15 +133,16 @@ def cordon_node(attempt: Attempt) -> CordonResult:
     return result
 
 
-def _decide_and_cordon(attempt: Attempt, waited: bool = False) -> CordonResult:
-    """Decide and cordon. `waited`: an earlier step has published why it could not."""
-    result = _decided(attempt)
-    if waited and result.problem is None and result.record is not None:
+def _request_again(attempt: Attempt) -> CordonResult:
+    """Decide and cordon, after a step that has published why it could not."""
+    result = decide_and_cordon(attempt)
+    if result.problem is None and result.record is not None:
         publish_problem(attempt, None, result.node)
     return result
 
 
-def _decided(attempt: Attempt) -> CordonResult:
+def decide_and_cordon(attempt: Attempt) -> CordonResult:
+    """Ask for the disruption budget and cordon the node, or return another course."""
     record = attempt.read()
     if record is None:
         return CordonResult(settled=False)
@@ -276,7 +276,19 @@ def try_cordon(
             with again:
                 current = record if just_read else attempt.current()
                 just_read = False
-                return _find_and_cordon(attempt, current, by_name)
+                if current is None:
+                    return CordonResult(settled=False)
+                course = course_of(current)
+                cluster, node = attempt.node_of(current, by_name)
+                if node is None:
+                    cluster_name, kind = current.facts.cluster, current.kind
+                    problem = NODE_NOT_FOUND(
+                        instance=current.instance, cluster=cluster_name, kind=kind
+                    )
+                    return CordonResult(True, current, problem=problem, course=course)
+                cluster.cordon(node.name, marks_of(current))
+                cordoned_at = attempt.now()
+                return CordonResult(True, current, node.name, node.uid, cordoned_at, course=course)
     except API_ERRORS as error:
         problem = NODE_NOT_CORDONED(
             f"Leeway cannot cordon the node: {f'{type(error).__name__}: {error}'}."
@@ -303,21 +315,6 @@ def _not_cordoned(attempt: Attempt, record: Retirement, problem: Reason) -> Cord
         until_next = pause_before_next_pass(record.noticed_at, now, deadline=None)
         pause = int(max(until_next.total_seconds(), LONGEST_RETRY))
     return CordonResult(False, record, problem=problem, course=course, pause=pause)
-
-
-def _find_and_cordon(attempt: Attempt, record: Retirement | None, by_name: bool) -> CordonResult:
-    if record is None:
-        return CordonResult(settled=False)
-    cluster, node = attempt.node_of(record, by_name)
-    course = course_of(record)
-    if node is None:
-        problem = NODE_NOT_FOUND(
-            instance=record.instance, cluster=record.facts.cluster, kind=record.kind
-        )
-        return CordonResult(True, record, problem=problem, course=course)
-    cluster.cordon(node.name, marks_of(record))
-    cordoned_at = attempt.now()
-    return CordonResult(True, record, node.name, node.uid, cordoned_at, course=course)
 
 
 def _remove_marks(attempt: Attempt, result: CordonResult) -> CordonResult:

@@ -195,26 +195,49 @@ def drain_pass(
 ) -> DrainCheckpoint:
     """Run one pass of the drain. `failures` is how often the cordon or the replacement failed,
     0 if both are settled: the pause before their next try grows with it."""
-    result = _pass(attempt, cordoned, previous, failures)
-    return result.checkpoint(previous.drain, attempt.now())
-
-
-def _pass(
-    attempt: Attempt,
-    cordoned: CordonResult,
-    previous: DrainPassResult,
-    failures: int,
-) -> DrainPassResult:
     drain, clock = previous.drain, attempt.ports.clock
     record = _record(attempt, previous)
     if record is None:
-        return DrainPassResult(drain, None)
+        return DrainPassResult(drain, None).checkpoint(drain, clock.now())
     held = with_new_hooks(previous.held, record.hooks, record.hooks_wait_since, clock.now())
     held = attempt.hooks.send_heartbeats(attempt.id.instance, held)
     deadline = earliest_deadline(record.deadline, held)
     limits = _Limits(deadline, next_heartbeat(held), settled=not failures)
     if cordoned.node:
-        drain = _drain(attempt, record, cordoned, drain, limits)
+        until = clock.now() + PASS_TIMEOUT
+        answers_until = until + ANSWERS_TIMEOUT
+        if limits.heartbeat is not None:
+            until = min(until, limits.heartbeat)
+            answers_until = min(answers_until, limits.heartbeat)
+        forced = record.returns is not None and record.returns.forced
+        seen_at = cordoned.cordoned_at
+        table = attempt.ports.fast_table
+        publisher = ProgressPublisher(table, clock, attempt.id, cordoned.node, drain)
+        try:
+            executor = DrainExecutor(
+                attempt.ports.open_cluster(record.facts.cluster),
+                clock,
+                publisher.publish,
+                may_suspend=lambda so_far: bool(
+                    limits.pause_while_terminating(so_far, clock.now())
+                ),
+            )
+            drain = executor.run(
+                cordoned.node,
+                drain,
+                Terms(deadline, record.on_blocked, keeps_protected=forced),
+                until,
+                _is_current(attempt),
+                identity=NodeIdentity(cordoned.node_uid, seen_at) if seen_at else None,
+                answers_until=answers_until,
+            )
+        except API_ERRORS as error:
+            clock.sleep(RETRY_EVERY)
+            problem = PODS_NOT_LISTED(
+                f"Leeway cannot list the pods of the node: {type(error).__name__}: {error}."
+            )
+            drain = replace(drain, problem=problem)
+        publisher.publish_end(drain)
     pause = timedelta(0)
     if not drain.over or failures:
         pause = limits.pause(drain, record.drain_began_at or record.noticed_at, clock.now())
@@ -222,7 +245,8 @@ def _pass(
     if failures and not pause and (drain.over or not cordoned.node):
         clock.sleep(min(failures * RETRY_EVERY, LONGEST_RETRY))
     expired = is_expired(Terms(deadline), clock.now())
-    return DrainPassResult(drain, record, int(pause.total_seconds()), expired, held)
+    result = DrainPassResult(drain, record, int(pause.total_seconds()), expired, held)
+    return result.checkpoint(previous.drain, clock.now())
 
 
 def _record(attempt: Attempt, previous: DrainPassResult) -> Retirement | None:
@@ -249,45 +273,3 @@ def _is_current(attempt: Attempt) -> Callable[[], bool]:
         return attempt.is_current()
 
     return is_current
-
-
-def _drain(
-    attempt: Attempt,
-    record: Retirement,
-    cordoned: CordonResult,
-    drain: Drain,
-    limits: _Limits,
-) -> Drain:
-    clock, node, seen_at = attempt.ports.clock, cordoned.node, cordoned.cordoned_at
-    until = clock.now() + PASS_TIMEOUT
-    answers_until = until + ANSWERS_TIMEOUT
-    if limits.heartbeat is not None:
-        until = min(until, limits.heartbeat)
-        answers_until = min(answers_until, limits.heartbeat)
-    forced = record.returns is not None and record.returns.forced
-    terms = Terms(limits.deadline, record.on_blocked, keeps_protected=forced)
-    publisher = ProgressPublisher(attempt.ports.fast_table, clock, attempt.id, node, drain)
-    try:
-        executor = DrainExecutor(
-            attempt.ports.open_cluster(record.facts.cluster),
-            clock,
-            publisher.publish,
-            may_suspend=lambda so_far: bool(limits.pause_while_terminating(so_far, clock.now())),
-        )
-        drain = executor.run(
-            node,
-            drain,
-            terms,
-            until,
-            _is_current(attempt),
-            identity=NodeIdentity(cordoned.node_uid, seen_at) if seen_at else None,
-            answers_until=answers_until,
-        )
-    except API_ERRORS as error:
-        clock.sleep(RETRY_EVERY)
-        problem = PODS_NOT_LISTED(
-            f"Leeway cannot list the pods of the node: {f'{type(error).__name__}: {error}'}."
-        )
-        drain = replace(drain, problem=problem)
-    publisher.publish_end(drain)
-    return drain

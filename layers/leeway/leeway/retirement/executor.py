@@ -158,42 +158,32 @@ class DrainExecutor:
             drain_pass = _DrainPass(
                 self._cluster, self._clock, node, terms, feed, requests, identity
             )
-            return self._cycle(drain_pass, drain, until, answers_until or until, is_current)
-
-    def _cycle(
-        self,
-        drain_pass: "_DrainPass",
-        drain: Drain,
-        until: datetime,
-        answers_until: datetime,
-        is_current: Callable[[], bool],
-    ) -> Drain:
-        while True:
-            drain = drain_pass.observe(drain)
-            expired = is_expired(drain_pass.terms, self._clock.now())
-            # Twice at the deadline: a pod whose eviction is refused then is still deleted.
-            for _ in range(2 if expired else 1):
-                drain, due = drain_pass.decide(drain)
-                if due and not is_current():
+            while True:
+                drain = drain_pass.observe(drain)
+                expired = is_expired(drain_pass.terms, self._clock.now())
+                # Twice at the deadline: a pod whose eviction is refused then is still deleted.
+                for _ in range(2 if expired else 1):
+                    drain, due = drain_pass.decide(drain)
+                    if due and not is_current():
+                        return drain
+                    if due and not drain_pass.identity_holds(drain, due):
+                        return displaced(drain)
+                    timeout = FINAL_ANSWERS_TIMEOUT if expired else ANSWERS_TIMEOUT
+                    drain = drain_pass.request(drain, due, timeout)
+                if self._terminates and not (expired and drain_pass.tried_load_balancers):
+                    drain = drain_pass.exclude_from_load_balancers(drain)
+                if expired:
+                    drain = expire(drain)
+                elif drain.over:
+                    drain = drain_pass.observe(drain, fresh=True)
+                if self._watcher:
+                    self._watcher(drain)
+                if drain.over or (expired and not drain_pass.retries_first_list(drain)):
                     return drain
-                if due and not drain_pass.identity_holds(drain, due):
-                    return displaced(drain)
-                timeout = FINAL_ANSWERS_TIMEOUT if expired else ANSWERS_TIMEOUT
-                drain = drain_pass.request(drain, due, timeout)
-            if self._terminates and not (expired and drain_pass.tried_load_balancers):
-                drain = drain_pass.exclude_from_load_balancers(drain)
-            if expired:
-                drain = expire(drain)
-            elif drain.over:
-                drain = drain_pass.observe(drain, fresh=True)
-            if self._watcher:
-                self._watcher(drain)
-            if drain.over or (expired and not drain_pass.retries_first_list(drain)):
-                return drain
-            ends = answers_until if drain_pass.has_open_evictions else until
-            if self._clock.now() >= ends or self._may_suspend(drain):
-                return drain_pass.suspend(drain)
-            drain_pass.wait(drain, ends)
+                ends = (answers_until or until) if drain_pass.has_open_evictions else until
+                if self._clock.now() >= ends or self._may_suspend(drain):
+                    return drain_pass.suspend(drain)
+                drain_pass.wait(drain, ends)
 
     def _make(self, request: PodRequest) -> Response:
         if request.method is RemovalMethod.EVICT:

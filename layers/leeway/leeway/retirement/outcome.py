@@ -118,6 +118,11 @@ class Outcome:
         """The number of pods that were deleted, without regard to budgets."""
         return self._removed_by(RemovalMethod.DELETE)
 
+    @property
+    def blocked(self) -> int:
+        """The number of pods whose eviction a budget refused."""
+        return sum(pod.blocked_at is not None for pod in self.pods)
+
     def _removed_by(self, method: RemovalMethod) -> int:
         return sum(pod.method is method and pod.requested_at is not None for pod in self.pods)
 
@@ -320,9 +325,11 @@ class RetirementTelemetry(Telemetry):
                 "hooks": list(outcome.hooks),
                 "terminated": outcome.terminated,
                 "evicted": outcome.evicted,
+                "blocked_by_budgets": outcome.blocked,
                 "deleted_past_budget": outcome.deleted,
                 "seconds_to_cordon": outcome.seconds_to_cordon,
                 "seconds_to_end": outcome.seconds_to_end,
+                "seconds_spare": _seconds(outcome.ended_at, outcome.deadline),
                 "left_behind": [f"{pod.pod}: {pod.reason}" for pod in outcome.failed],
             },
         )

@@ -1,5 +1,6 @@
 """The durable steps of a retirement that request a replacement and wait for it."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -102,12 +103,11 @@ class ReplacementResult:
     unread: bool = False
 
 
-def replace_instance(attempt: Attempt, record: Retirement, node: str | None) -> ReplacementResult:
-    """Request the replacement and, if there is time, wait until the successor is Ready: after
-    that the drain may begin. `node` is the name of the node, empty if there is none, None if
-    the cluster could not be read."""
-    work = partial(request_replacement, attempt, record, node)
-    result = attempt.steps.run("request-replacement", ReplacementResult, work)
+def wait_for_successor(
+    attempt: Attempt, record: Retirement, node: str | None, result: ReplacementResult
+) -> ReplacementResult:
+    """Wait until the successor is Ready, if there is time: after that the drain may begin. `node`
+    is as for `request_replacement`."""
     if record.kind not in VOLUNTARY:
         return result
     check = 0
@@ -125,8 +125,8 @@ def replace_instance(attempt: Attempt, record: Retirement, node: str | None) -> 
 def request_replacement(
     attempt: Attempt, record: Retirement, node: str | None
 ) -> ReplacementResult:
-    """Request the replacement; also after a request that failed or may have. `node` is as for
-    `replace_instance`."""
+    """Request the replacement; also after a request that failed or may have. `node` is the name of
+    the node, empty if there is none, None if the cluster could not be read."""
     if node is None and record.facts.owner.kind is OwnerKind.LEEWAY:
         node = _find_node(attempt, record)
     again = attempt.again()
@@ -173,8 +173,8 @@ def _decide_and_request(
 ) -> ReplacementResult:
     """Record the intended request, then make it. The record shows the intent of an earlier
     attempt, and the instance's state shows whether that attempt made the request."""
-    decide = partial(decide_intent, attempt, node, refused)
-    written = attempt.write(record, decide)
+    read = {record.version: _group_of(attempt, record, refused)}
+    written = attempt.write(record, partial(decide_intent, attempt, node, refused, read))
     if written is None:
         return _superseded()
     running, (decision, group) = written
@@ -416,10 +416,15 @@ def _is_carried_out(intent: ReplacementIntent, group: GroupFacts | None) -> bool
 
 
 def decide_intent(
-    attempt: Attempt, node: str | None, refused: Refusal | None, record: Retirement
+    attempt: Attempt,
+    node: str | None,
+    refused: Refusal | None,
+    read: Mapping[int, GroupFacts | None],
+    record: Retirement,
 ) -> tuple[Retirement, tuple[ReplacementDecision, GroupFacts | None]]:
     """Decide how the instance is replaced, and add the intent to the record. `node` is the name
-    of its node, empty if there is none, None if the cluster could not be read."""
+    of its node, empty if there is none, None if the cluster could not be read; `read` is what
+    `_group_of` returned for a version of the record."""
     now = attempt.now()
     running = record.model_copy(
         update={
@@ -427,16 +432,14 @@ def decide_intent(
             "replacement_began_at": record.replacement_began_at or now,
         }
     )
-    known, owner, when = record.replacement_intent, record.facts.owner, record.replacement
-    if record.drain_began_at is not None and when is Replacement.BEFORE:
-        when = Replacement.WITH
-    # receive_notice starts a retirement of another owner's instance only if the policy says so.
-    decided = decide_without_group(record.kind, when, owner, leeway_retires=True)
+    known, owner, when = record.replacement_intent, record.facts.owner, _replaced_when(record)
+    decided = _decided_without_group(record)
     if decided is not None and owner.kind is OwnerKind.LEEWAY:
         return _decided_for_pool(attempt, running, decided, node)
     if decided is not None and known is None:
         return running, (decided, None)
-    group = attempt.ports.groups.facts(record.instance) if refused else _group_of(attempt, record)
+    version = record.version
+    group = read[version] if version in read else _group_of(attempt, record, refused)
     requested = known.method if known else None
     decide = partial(decide_replacement, record.kind, when, owner, group, requested, True)
     may_use_pools = partial(_may_use_pools, attempt, record, node)
@@ -539,10 +542,27 @@ def _intent(
     )
 
 
-def _group_of(attempt: Attempt, record: Retirement) -> GroupFacts | None:
-    """Read the instance's group. For an instance that EC2 takes back and that has no other
-    request or hook, the cached rules of its group are sufficient."""
+def _replaced_when(record: Retirement) -> Replacement:
+    began = record.drain_began_at is not None
+    waits = record.replacement is Replacement.BEFORE
+    return Replacement.WITH if began and waits else record.replacement
+
+
+def _decided_without_group(record: Retirement) -> ReplacementDecision | None:
+    # receive_notice starts a retirement of another owner's instance only if the policy says so.
+    when, owner = _replaced_when(record), record.facts.owner
+    return decide_without_group(record.kind, when, owner, leeway_retires=True)
+
+
+def _group_of(attempt: Attempt, record: Retirement, refused: Refusal | None) -> GroupFacts | None:
+    """Read the instance's group, if the decision needs it. For an instance that EC2 takes back and
+    that has no other request or hook, the cached rules of its group are sufficient."""
     owner = record.facts.owner
+    if refused is not None:
+        return attempt.ports.groups.facts(record.instance)
+    is_alone = owner.kind is OwnerKind.LEEWAY or record.replacement_intent is None
+    if is_alone and _decided_without_group(record) is not None:
+        return None
     untouched = record.replacement_intent is None and not record.hooks
     grouped = owner.kind is OwnerKind.AUTO_SCALING_GROUP
     if record.ec2_terminates and untouched and grouped:

@@ -1,5 +1,6 @@
 """One attempt of an instance's retirement, step by step."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -9,11 +10,12 @@ from leeway.retirement.context import Attempt
 from leeway.retirement.cordon import (
     CordonResult,
     Course,
-    cordon_node,
+    decide_and_cordon,
     find_late_node,
     never_joined,
     retry_cordon,
     uncordon,
+    wait_for_budget,
     wait_for_node,
 )
 from leeway.retirement.drain import DrainCheckpoint, DrainPassResult, drain_pass
@@ -31,9 +33,9 @@ from leeway.retirement.progress import Drain
 from leeway.retirement.reasons import NODE_KEPT, NOT_REPLACED
 from leeway.retirement.replace import (
     ReplacementResult,
-    replace_instance,
     request_replacement,
     wait_for_answer,
+    wait_for_successor,
 )
 
 STEP_RESULTS = (
@@ -54,41 +56,34 @@ def retire_node(attempt: Attempt) -> Outcome | None:
     Every step may run again from its start: it reads the present state first, and does only
     what is missing. Code between the steps reads neither a clock nor a port.
     """
-    cordoned = cordon_node(attempt)
+    cordon = partial(decide_and_cordon, attempt)
+    cordoned = wait_for_budget(attempt, attempt.steps.run("cordon", CordonResult, cordon))
     if cordoned.record is None:
         return None
-    if cordoned.course is Course.RETIRE:
-        finished = _replace_and_drain(attempt, cordoned)
-    else:
-        early = partial(finish_early, attempt, cordoned.record, cordoned)
-        finished = attempt.steps.run("finish", FinishResult, early)
-    report(attempt, cordoned, finished)
-    return finished.outcome
-
-
-def _replace_and_drain(attempt: Attempt, cordoned: CordonResult) -> FinishResult:
-    """Request the replacement and drain the node; retry what failed until all steps are
-    complete or the deadline has passed."""
+    if cordoned.course is not Course.RETIRE:
+        return _end(attempt, cordoned, partial(finish_early, attempt, cordoned.record, cordoned))
+    first = cordoned
     cordoned = wait_for_node(attempt, cordoned)
-    if cordoned.record is None:
-        return FinishResult(None)
+    record, node = cordoned.record, cordoned.known_node
+    if record is None:
+        return None
     if never_joined(cordoned):
         nothing = ReplacementResult(
-            True,
-            cordoned.record,
-            NOT_REPLACED("The instance has no node, so no replacement is requested."),
+            True, record, NOT_REPLACED("The instance has no node, so no replacement is requested.")
         )
         progress = RetirementProgress(cordoned, nothing)
-        work = partial(finish, attempt, cordoned.record, progress)
-        return attempt.steps.run("finish", FinishResult, work)
-    replacement = replace_instance(attempt, cordoned.record, cordoned.known_node)
+        return _end(attempt, first, partial(finish, attempt, record, progress))
+    request = partial(request_replacement, attempt, record, node)
+    replacement = attempt.steps.run("request-replacement", ReplacementResult, request)
+    replacement = wait_for_successor(attempt, record, node, replacement)
     if replacement.called_off is not None:
         progress = RetirementProgress(cordoned, replacement)
-        return _call_off(attempt, progress, replacement.called_off)
+        return _call_off(attempt, first, progress, replacement.called_off)
     cordoned = find_late_node(attempt, cordoned, replacement.record, replacement.settled)
     drained = DrainPassResult(Drain(), replacement.record, held=replacement.held)
     progress = RetirementProgress(cordoned, replacement)
     number = 0
+    # Retry what failed until all steps are complete or the deadline has passed.
     while drained.record is not None and not (drained.expired or progress.over):
         number += 1
         if not cordoned.settled:
@@ -106,22 +101,31 @@ def _replace_and_drain(attempt: Attempt, cordoned: CordonResult) -> FinishResult
             attempt.steps.wait(f"wait-for-pods-{number}", drained.pause)
         progress = RetirementProgress(cordoned, replacement, drained.drain)
     if drained.record is None:
-        return FinishResult(None)
+        return None
     returns = drained.record.returns
     if returns is not None and returns.optional and cordoned.node and not progress.drained:
         reason = NODE_KEPT(f"Node {cordoned.node} is not drained in the time that its pool allows.")
-        return _call_off(attempt, progress, reason)
+        return _call_off(attempt, first, progress, reason)
     wait_for_answer(attempt, drained.record, replacement)
-    end = partial(finish, attempt, drained.record, progress)
-    return attempt.steps.run("finish", FinishResult, end)
+    return _end(attempt, first, partial(finish, attempt, drained.record, progress))
 
 
-def _call_off(attempt: Attempt, progress: RetirementProgress, reason: Reason) -> FinishResult:
+def _end(
+    attempt: Attempt, cordoned: CordonResult, finish: Callable[[], FinishResult]
+) -> Outcome | None:
+    """Run the last step, and report the outcome with the first cordon."""
+    finished = attempt.steps.run("finish", FinishResult, finish)
+    report(attempt, cordoned, finished)
+    return finished.outcome
+
+
+def _call_off(
+    attempt: Attempt, first: CordonResult, progress: RetirementProgress, reason: Reason
+) -> Outcome | None:
     """Uncordon a node that may as well stay, and end its retirement."""
     work = partial(uncordon, attempt, progress.cordoned, reason)
     cordoned = attempt.steps.run("call-off", CordonResult, work)
     if cordoned.record is None:
-        return FinishResult(None)
+        return None
     progress = replace(progress, cordoned=cordoned)
-    close = partial(close_called_off, attempt, cordoned.record, progress)
-    return attempt.steps.run("finish", FinishResult, close)
+    return _end(attempt, first, partial(close_called_off, attempt, cordoned.record, progress))

@@ -74,6 +74,11 @@ class NodePool:
         """Whether it has limits, in resources or in money."""
         return self.limits is not None or self.usd_per_hour is not None
 
+    @property
+    def has_min_values(self) -> bool:
+        """Whether a launch request of the pool needs several values of a label."""
+        return any(requirement.min_values for requirement in self.requirements.values())
+
     def left(self, used: Resources) -> Mapping[str, int] | None:
         """Return its limits less the used resources; None if it has no limits."""
         if self.limits is None:

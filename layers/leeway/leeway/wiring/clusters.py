@@ -1,6 +1,7 @@
 """Connects to the APIs of clusters."""
 
 import os
+from collections.abc import Callable
 from functools import cache, partial
 from urllib.parse import urlsplit
 
@@ -15,17 +16,12 @@ from leeway.wiring.clients import client, clock, session, table
 
 def open_cluster(name: str) -> LightkubeCluster:
     """Open the adapter of a cluster, once per connection."""
-    return _cluster_on(connection_to(name))
+    return _cluster_on(connections().get(name))
 
 
 def cluster_api(name: str) -> HttpClusterApi:
     """Open the adapter of a cluster's custom resources."""
-    return HttpClusterApi(connection_to(name))
-
-
-def connection_to(name: str) -> Connection:
-    """Connect to an EKS cluster's API, once per warm function while its endpoint is the same."""
-    return _connections().get(name)
+    return HttpClusterApi(connections().get(name))
 
 
 @cache
@@ -34,14 +30,16 @@ def _cluster_on(connection: Connection) -> LightkubeCluster:
 
 
 @cache
-def _connections() -> OpenClusters[Connection]:
-    clusters = CachedClusters(
-        table(),
-        EksClusters(partial(client, "eks")),
-        clock(),
-        _endpoint_problem,
-    )
-    return OpenClusters(clusters, _connect, clock())
+def connections() -> OpenClusters[Connection]:
+    """Return the connections to EKS clusters' APIs, each open while its endpoint is the same."""
+    return opened(connect)
+
+
+def opened[C](connect: Callable[[ClusterEndpoint], C]) -> OpenClusters[C]:
+    """Return clusters as `connect` connects to them, each open while its endpoint is the same."""
+    eks = EksClusters(partial(client, "eks"))
+    clusters = CachedClusters(table(), eks, clock(), _endpoint_problem)
+    return OpenClusters(clusters, connect, clock())
 
 
 def _endpoint_problem(url: str) -> str:
@@ -51,5 +49,6 @@ def _endpoint_problem(url: str) -> str:
     return endpoint_problem(url, session().region_name, configured)
 
 
-def _connect(endpoint: ClusterEndpoint) -> Connection:
+def connect(endpoint: ClusterEndpoint) -> Connection:
+    """Connect to the API of a cluster."""
     return eks_connection(endpoint, session())

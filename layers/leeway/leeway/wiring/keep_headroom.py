@@ -1,18 +1,18 @@
 """Builds `keep_headroom`."""
 
-from functools import cache
+from functools import cache, partial
 
 from leeway.headroom.keep_headroom import HeadroomTelemetry, KeepHeadroom
 from leeway.headroom.ports import Workloads
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.workloads import HttpWorkloads
-from leeway.manifests.headroom import HeadroomSource
+from leeway.manifests.headroom import desired_headroom
 from leeway.wiring.clients import clock, configuration, logger, metrics, prepare, settings, table
-from leeway.wiring.clusters import connection_to
+from leeway.wiring.clusters import connections
 
 
 def _workloads_in(cluster: str) -> Workloads:
-    return _workloads_on(connection_to(cluster))
+    return _workloads_on(connections().get(cluster))
 
 
 @cache
@@ -24,7 +24,8 @@ def _workloads_on(connection: Connection) -> Workloads:
 def keep_headroom() -> KeepHeadroom:
     """Build the use case."""
     return KeepHeadroom(
-        manifests=HeadroomSource(configuration()),
+        desired=partial(desired_headroom, configuration()),
+        count_invalid=configuration().faulty,
         table=table(),
         workloads_in=_workloads_in,
         report=HeadroomTelemetry(logger(), metrics()).headroom_reconciled,

@@ -34,7 +34,7 @@ from leeway.parallel import in_parallel
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.printable import printable
 from leeway.wiring.clients import FAIL_FAST_TRIES, client, session, settings
-from leeway.wiring.clusters import connection_to
+from leeway.wiring.clusters import connections
 
 ALLOWED, DENIED, UNREACHABLE, UNCLEAR, NOTHING = (
     "allowed",
@@ -141,7 +141,7 @@ def _rules(cluster: str) -> dict[str, Any]:
         return response.json()
 
     try:
-        connection = connection_to(cluster)
+        connection = connections().get(cluster)
         status = connection.call(review).get("status") or {}
     except Exception as error:  # noqa: BLE001 - the other answers are worth having
         return {"problem": printable(f"{error}")[:_LONGEST_PROBLEM], "rules": []}

@@ -14,7 +14,7 @@ from leeway.kubernetes.pod_events import HttpPodEvents
 from leeway.kubernetes.transport import within
 from leeway.kubernetes.workloads import HttpWorkloads
 from leeway.manifest_run import ManifestRun
-from leeway.manifests.in_cluster import COPY_FOR, Copied, ManifestCopies, launch_block
+from leeway.manifests.in_cluster import Copied, ManifestCopies, launch_block
 from leeway.provision_run import Dependencies, NodeProvisioning
 from leeway.provisioning.cluster_state import ClusterStates
 from leeway.provisioning.receive_messages import MessageReceiver
@@ -33,13 +33,13 @@ from leeway.wiring.clients import (
     settings,
     table,
 )
-from leeway.wiring.clusters import cluster_api, connection_to
+from leeway.wiring.clusters import cluster_api, connections
 from leeway.wiring.launch_nodes import launch_nodes, node_sources
 from leeway.wiring.notices import admissions, retirements
 
 
 def _events_in(cluster: str) -> PodEvents:
-    return _events_on(connection_to(cluster))
+    return _events_on(connections().get(cluster))
 
 
 @cache
@@ -48,7 +48,7 @@ def _events_on(connection: Connection) -> PodEvents:
 
 
 def _templates_in(cluster: str) -> PodTemplates:
-    return _templates_on(connection_to(cluster))
+    return _templates_on(connections().get(cluster))
 
 
 @cache
@@ -96,13 +96,18 @@ def dependencies(states: ClusterStates) -> Dependencies:
     )
 
 
+_COPY_WITHIN = 5.0
+"""Seconds: pods wait. If custom resources take longer, for example because of a conversion webhook,
+the last known manifests apply, and `reconcile` copies."""
+
+
 def _copy(cluster: str) -> Copied | None:
-    with within(COPY_FOR.total_seconds()):
+    with within(_COPY_WITHIN):
         return ManifestCopies(table(), cluster_api, clock()).copy(cluster)
 
 
 def _manifest_run() -> ManifestRun:
-    states = KubernetesClusterStates(connection_to, clock())
+    states = KubernetesClusterStates(connections().get, clock())
     return ManifestRun(
         manifest_run.Dependencies(
             run=NodeProvisioning(dependencies(states)).run,

@@ -34,7 +34,7 @@ from leeway.wiring.clients import (
     settings,
     table,
 )
-from leeway.wiring.clusters import cluster_api, connection_to, open_cluster
+from leeway.wiring.clusters import cluster_api, connections, open_cluster
 from leeway.wiring.notices import admissions, event_origin, receive_notice_with, retirements
 
 
@@ -82,7 +82,7 @@ def _copy_manifests(cluster: str) -> tuple[Sequence[Reason], Reason | None]:
 
 def _costs() -> CostRecorder:
     catalog = StoredCatalog(table(), str(session().region_name), clock())
-    use = HttpClusterUse(connection_to)
+    use = HttpClusterUse(connections().get)
     return CostRecorder(table(), lambda: prices_of(catalog.read()), use, clock())
 
 

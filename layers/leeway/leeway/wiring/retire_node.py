@@ -1,22 +1,18 @@
 """Composes `retire_node`."""
 
 import os
-from dataclasses import asdict
 from functools import cache, partial
-from typing import Any
 
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.provision_queue import SqsProvisionNodes
 from leeway.capacity_requests import ProvisionNodes
 from leeway.catalog.unavailable import UnavailableOfferings
-from leeway.execution.attempt import AttemptId, Steps
 from leeway.execution.shared_cache import SharedCache
-from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
-from leeway.retirement.context import Attempt, Ports
+from leeway.ports.aws import ClusterEndpoint
+from leeway.retirement.context import Ports
 from leeway.retirement.outcome import RetirementTelemetry
-from leeway.retirement.reasons import SUPERSEDED
-from leeway.retirement.retire_node import STEP_RESULTS, retire_node
+from leeway.retirement.retire_node import STEP_RESULTS
 from leeway.wiring.clients import (
     FAIL_FAST_TRIES,
     client,
@@ -31,7 +27,7 @@ from leeway.wiring.clients import (
     settings,
     table,
 )
-from leeway.wiring.clusters import connection_to
+from leeway.wiring.clusters import connect, opened
 
 
 @cache
@@ -39,16 +35,11 @@ def _shared_cache() -> SharedCache:
     return SharedCache(table(), clock())
 
 
-def _open_cluster(name: str) -> LightkubeCluster:
-    """Open the adapter of a cluster, once per connection. In a storm all executions share one count
-    of the cluster's Ready nodes."""
-    return _cluster_on(connection_to(name), name)
-
-
-@cache
-def _cluster_on(connection: Connection, name: str) -> LightkubeCluster:
-    cache_count = partial(_shared_cache().get_or_read, f"cluster/{name}/ready", int)
-    return LightkubeCluster(connection, clock(), cache_count=cache_count)
+def _cluster_at(endpoint: ClusterEndpoint) -> LightkubeCluster:
+    """Connect to a cluster. In a storm all executions share one count of its Ready nodes."""
+    what = f"cluster/{endpoint.name}/ready"
+    cache_count = partial(_shared_cache().get_or_read, what, int)
+    return LightkubeCluster(connect(endpoint), clock(), cache_count=cache_count)
 
 
 def _provision_nodes() -> ProvisionNodes | None:
@@ -59,9 +50,10 @@ def _provision_nodes() -> ProvisionNodes | None:
 
 
 @cache
-def _ports() -> Ports:
+def ports() -> Ports:
+    """Build the ports of all retirements."""
     return Ports(
-        open_cluster=_open_cluster,
+        open_cluster=opened(_cluster_at).get,
         clock=clock(),
         table=table(),
         policies=configuration(),
@@ -76,12 +68,6 @@ def _ports() -> Ports:
         offerings=UnavailableOfferings(table()),
         region=str(session().region_name),
     )
-
-
-def retire(attempt: AttemptId, steps: Steps) -> dict[str, Any]:
-    """Retire an instance; return the answer of the function."""
-    outcome = retire_node(Attempt(attempt, steps, _ports()))
-    return outcome.to_dict() if outcome else {"result": "superseded"} | asdict(SUPERSEDED())
 
 
 _QUEUES = ["sqs"] if os.environ.get("LEEWAY_PROVISION_QUEUE") else []

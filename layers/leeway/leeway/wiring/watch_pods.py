@@ -20,7 +20,7 @@ from leeway.wiring.clients import (
     settings,
     table,
 )
-from leeway.wiring.clusters import connection_to
+from leeway.wiring.clusters import connections
 
 
 @cache
@@ -29,8 +29,8 @@ def watch_pods() -> WatchPods:
     queue = os.environ["LEEWAY_PROVISION_QUEUE"]
     return WatchPods(
         mode_of=partial(mode_of, configuration(), table()),
-        watches=HttpPodWatches(connection_to),
-        of_manifests=manifest_watches(connection_to),
+        watches=HttpPodWatches(connections().get),
+        of_manifests=manifest_watches(connections().get),
         table=table(),
         provisioning=SqsProvisionNodes(partial(client, "sqs"), queue),
         telemetry=PodWatchTelemetry(logger(), metrics()),

@@ -49,13 +49,15 @@ TOPOLOGY_UNSATISFIABLE = ReasonCode("TopologyUnsatisfiable", "{why}.", _RUNBOOK)
 class Choice:
     """A launch request for one node: alternative types and zones, the cheapest first, of one
     capacity type; of reserved capacity, the type and the zone of one reservation. `price` is that
-    of the cheapest in USD per hour, None if unknown."""
+    of the cheapest in USD per hour, None if unknown. `unusable` are those of the types, each with
+    one of the zones, that do not fit the pods."""
 
     capacity_type: str
     instance_types: tuple[str, ...]
     zones: tuple[str, ...]
     price: float | None
     reservation: ReservedCapacity | None = None
+    unusable: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from leeway.selection.packing.pod_groups import (
     with_preferences_required,
 )
 from leeway.selection.packing.requests import make_requests, meeting_min_values
-from leeway.selection.packing.run import PackingRun, Search
+from leeway.selection.packing.run import PackingRun, Search, limits_of
 from leeway.selection.packing.supply import UNKNOWN_PRICE, Supply
 from leeway.selection.packing.topology import Counters
 from leeway.selection.packing.unmet_terms import has_required_terms, unmet
@@ -198,6 +198,7 @@ class Draft:
         )
         run.plan()
         before = len(self._unplaced)
+        self._pin_those_that_decided(run)
         for name in names:
             self._unplaced[name] = self._unplaced[name] or run.outcome.unplaced.get(name)
         found = set(names) - run.outcome.unplaced.keys()
@@ -205,6 +206,24 @@ class Draft:
         self._unplaced = {name: why for name, why in self._unplaced.items() if name not in found}
         self._merge(run)
         return len(self._unplaced) < before
+
+    def _pin_those_that_decided(self, run: PackingRun) -> None:
+        """Restrict pods of earlier runs to the zone and the labels of their nodes if pods of this
+        run were placed by counting them there."""
+        placed = [batch for _, batch in run.existing.placed]
+        placed += [batch for node in run.outcome.nodes for batch, _ in node.batches]
+        rules = [group.rules for batch in placed for group, _ in batch.parts]
+        needed = {c for each in rules for c in (*each.affinity_in_zone, *each.affinity_by_label)}
+        caps = (cap for each in rules for cap in (*each.caps_in_zone, *each.caps_by_label))
+        needed.update(cap.counter for cap in caps)
+        for row, node in enumerate(self._new if needed else ()):
+            batches = [
+                (self._pinned(batch, node.offering), units)
+                if any(group.rules.counted & needed for group, _ in batch.parts)
+                else (batch, units)
+                for batch, units in node.batches
+            ]
+            self._new[row] = replace(node, batches=tuple(batches))
 
     def _merge(self, run: PackingRun) -> None:
         """Add the assignments of a run to the draft, except for pods whose terms they do not
@@ -248,8 +267,11 @@ class Draft:
     def _meet_min_values(self) -> None:
         """Split nodes until enough types fit, and leave out the pods with too few types, and those
         that depend on them or on a node that was split."""
-        while True:
-            nodes, rejected = meeting_min_values(self._new, self._classifier)
+        supply = self._classifier.supply
+        while any(pool.has_min_values for pool in supply.pools):
+            planned = itertools.starmap(self._as_existing, enumerate(self._new))
+            limits = limits_of(supply, [*self._nodes, *planned], len(self._new))
+            nodes, rejected = meeting_min_values(self._new, self._classifier, limits)
             if len(nodes) == len(self._new) and not rejected:
                 return
             self._new = nodes

@@ -71,6 +71,8 @@ def _refused(node: PlannedNode, marked: frozenset[Unavailable]) -> Iterator[Unav
     for choice in node.choices:
         for kind in choice.instance_types:
             for zone in choice.zones:
+                if (kind, zone) in choice.unusable:
+                    continue
                 one = Unavailable(kind, zone, choice.capacity_type)
                 types, zones = (kind, ANY), (zone, ANY)
                 if any(

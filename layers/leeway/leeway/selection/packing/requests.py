@@ -19,8 +19,13 @@ from leeway.selection.labels import (
 )
 from leeway.selection.offers.catalog import OF_MARKETS
 from leeway.selection.on_demand import Balances
-from leeway.selection.packing.new_nodes import NewNode, load_of
-from leeway.selection.packing.plan import NO_NODE_POOL_MATCHES, Choice, PlannedNode
+from leeway.selection.packing.new_nodes import Limits, NewNode, load_of
+from leeway.selection.packing.plan import (
+    NO_NODE_POOL_MATCHES,
+    POOL_LIMIT_REACHED,
+    Choice,
+    PlannedNode,
+)
 from leeway.selection.packing.pod_classes import Classifier
 from leeway.selection.packing.supply import UNKNOWN_PRICE, Candidate, Supply
 from leeway.selection.resources import Resources
@@ -35,24 +40,29 @@ def rank(supply: Supply, feasible: Ints) -> tuple[Choice, ...]:
     """Rank the offerings of one pool that fit the pods of a node; at most one of them is reserved.
 
     The order of capacity types is reserved, spot, on-demand. A Spot offering that costs more than
-    the cheapest on-demand offering is dropped. Each capacity type has up to 60 types, the cheapest
-    first, and as many label values as the minValues of the pool require.
+    the cheapest on-demand offering is dropped, unless the pool has minValues, which may count it.
+    Each capacity type has up to 60 types, the cheapest first, and as many label values as the
+    minValues of the pool require.
     """
+    usable = np.zeros(len(supply), dtype=bool)
+    usable[feasible] = True
     feasible = supply.by_price(feasible)
+    capped = not supply.candidates[feasible[0]].pool.has_min_values
     capacity_types = supply.capacity_types[feasible]
     on_demand = feasible[capacity_types == CAPACITY_TYPES.index(ON_DEMAND)]
     choices = []
     for number, capacity_type in enumerate(CAPACITY_TYPES):
         found = feasible[capacity_types == number]
-        if capacity_type == SPOT and len(on_demand):
+        if capacity_type == SPOT and len(on_demand) and capped:
             found = found[supply.prices[found] <= supply.prices[on_demand[0]]]
         if len(found):
-            choices.append(_choice(supply, capacity_type, found))
+            choices.append(_choice(supply, capacity_type, found, usable))
     return tuple(choices)
 
 
-def _choice(supply: Supply, capacity_type: str, found: Ints) -> Choice:
-    """The launch request for offerings that are sorted by price."""
+def _choice(supply: Supply, capacity_type: str, found: Ints, usable: Bools) -> Choice:
+    """The launch request for offerings that are sorted by price. `usable` (O) are all offerings
+    that fit the pods."""
     types = supply.of_type[found]
     cheapest = found[_first_of_each(types, len(supply.type_names))]
     pool = supply.candidates[found[0]].pool
@@ -63,12 +73,19 @@ def _choice(supply: Supply, capacity_type: str, found: Ints) -> Choice:
     kept[supply.of_type[cheapest]] = True
     zones = supply.zones[found[kept[types]]]
     price = float(supply.prices[found[0]])
+    similar = kept[supply.of_type] & np.isin(supply.zones, zones) & ~usable & ~supply.reserved
+    similar &= supply.capacity_types == supply.capacity_types[found[0]]
+    similar &= supply.of_pool == supply.of_pool[found[0]]
     return Choice(
         capacity_type,
         tuple(supply.type_names[i] for i in supply.of_type[cheapest]),
         tuple(supply.zone_names[i] for i in zones[_first_of_each(zones, len(supply.zone_names))]),
         None if price >= UNKNOWN_PRICE else price,
         supply.candidates[found[0]].offering.reservation,
+        frozenset(
+            (supply.type_names[supply.of_type[at]], supply.zone_names[supply.zones[at]])
+            for at in np.flatnonzero(similar)
+        ),
     )
 
 
@@ -108,7 +125,7 @@ def value(candidate: Candidate, key: str) -> str:
 def unmet_min_values(supply: Supply, feasible: Ints) -> str | None:
     """Return which minValues of the pool these offerings do not meet; None if they meet all."""
     pool = supply.candidates[feasible[0]].pool
-    if not any(requirement.min_values for requirement in pool.requirements.values()):
+    if not pool.has_min_values:
         return None
     offered = [supply.candidates[i] for i in feasible]
     for key, requirement in pool.requirements.items():
@@ -123,12 +140,12 @@ def unmet_min_values(supply: Supply, feasible: Ints) -> str | None:
 
 
 def meeting_min_values(
-    nodes: Sequence[NewNode], classifier: Classifier
+    nodes: Sequence[NewNode], classifier: Classifier, limits: Limits | None = None
 ) -> tuple[list[NewNode], dict[str, Reason]]:
     """Return the nodes, those with fewer types than the minValues of their pool need split until
-    enough types fit, and the pods for which too few types exist, each with the reason."""
-    pools = classifier.supply.pools
-    if not any(each.min_values for pool in pools for each in pool.requirements.values()):
+    enough types fit, and the pods for which too few types exist, each with the reason. `limits` are
+    those that the nodes leave: they limit what is split off. None: no limits, to compare prices."""
+    if not any(pool.has_min_values for pool in classifier.supply.pools):
         return list(nodes), {}
     known: dict[object, Ints] = {}
     kept: list[NewNode] = []
@@ -141,7 +158,13 @@ def meeting_min_values(
         if unmet is None:
             kept.append(node)
         elif halves := _halves(node):
-            waiting += halves
+            kept_half, other = halves
+            waiting.append(kept_half)
+            moved = _within_limits(other, feasible, classifier.supply, limits) if limits else other
+            if moved:
+                waiting.append(moved)
+            else:
+                rejected |= dict.fromkeys(_names(other), POOL_LIMIT_REACHED())
         else:
             pool = classifier.supply.candidates[node.offering].pool.name
             reason = NO_NODE_POOL_MATCHES(
@@ -150,6 +173,18 @@ def meeting_min_values(
             )
             rejected |= dict.fromkeys(_names(node), reason)
     return kept, rejected
+
+
+def _within_limits(node: NewNode, feasible: Ints, supply: Supply, limits: Limits) -> NewNode | None:
+    """The node, counted in the limits; on the cheapest other offering if its own has no room in its
+    reservation. None if the limits do not allow it."""
+    others = supply.by_price(feasible[~supply.reserved[feasible]]).tolist()
+    for offering in (node.offering, *others):
+        one = supply.candidates[offering]
+        if limits.admits(one) and limits.has_room(one):
+            limits.take(one)
+            return replace(node, offering=offering)
+    return None
 
 
 def make_requests(
@@ -215,16 +250,19 @@ def _feasible(
     requested = load_of(node, classifier)
     place = frozenset(classifier.place(batch) for batch, _ in node.batches)
     pool = classifier.supply.of_pool[node.offering]
+    exotic = classifier.supply.exotic
     key = (
         requested.tobytes(),
         place,
         int(pool),
+        bool(exotic[node.offering]),
         node.offering
         if _limited(node, classifier) or classifier.supply.reserved[node.offering]
         else -1,
     )
     if key not in known:
-        of_pool: Bools = classifier.supply.of_pool == pool
+        # Pods that request no accelerator may share a node with one that does.
+        of_pool: Bools = (classifier.supply.of_pool == pool) & (exotic == exotic[node.offering])
         feasible = classifier.holding(requested) & of_pool
         for batch, _ in node.batches:
             feasible &= classifier.allowed(batch, of_pool)

@@ -124,7 +124,7 @@ class PackingRun:
         )
         self.labels = LabelDomains(self.counters, classifier, self.existing)
         self.zones = self._count_zones()
-        self.limits = _limits(supply, nodes, planned)
+        self.limits = limits_of(supply, nodes, planned)
         taints = [t for pool in supply.pools for t in pool.taints]
         taints += [t for node in nodes for t in node.taints]
         self.soft_taints = any(taint.effect == "PreferNoSchedule" for taint in taints)
@@ -453,9 +453,9 @@ def _leading(group: PodGroup) -> frozenset[int]:
     return group.rules.counted - set(group.rules.affinity_in_zone)
 
 
-def _limits(supply: Supply, nodes: Sequence[ExistingNode], planned: int) -> Limits:
-    """The limits of the pools less the capacity of their nodes, and the room of reservations less
-    the last `planned` nodes: what EC2 calls free leaves out the nodes that exist."""
+def limits_of(supply: Supply, nodes: Sequence[ExistingNode], planned: int) -> Limits:
+    """Return the limits of the pools less the capacity of their nodes, and the room of reservations
+    less the last `planned` nodes: what EC2 calls free leaves out the nodes that exist."""
     budgets = {}
     for pool in supply.pools:
         if pool.limits is None:

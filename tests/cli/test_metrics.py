@@ -1,0 +1,210 @@
+"""`leeway metrics`: OpenMetrics that Prometheus reads, and the Grafana dashboard over it."""
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from leeway.costs import NodeCount
+from leeway.launch.prices import SpendingLimit
+from leeway.provisioning.report import STATUS, PodsWithoutNode, ProvisioningStatus
+from leeway.reasons import Reason
+from leeway_cli import main
+from leeway_cli.errors import CannotBeDoneError
+from leeway_cli.metrics import CONTENT_TYPE, METRICS, MOST_SERIES, Families, exposition, server_of
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from tests.aws.stored import table_in
+from tests.cli.test_cost import store
+from tests.cli.test_status import pause, retire
+from tests.sandbox.aws.started import Sandbox
+
+type Run = Callable[..., tuple[int, str, str]]
+
+LIMITS = {"": 100.0, "web": 2.0}
+"""USD per hour; the one without a pool is that of the cluster."""
+
+DASHBOARD = Path(__file__).parents[2] / "dashboards" / "leeway.json"
+
+
+@pytest.fixture
+def run(aws: Sandbox, capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = main.run(["metrics", *arguments])
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return run
+
+
+def parsed(text: str) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
+    """The samples of each metric, as Prometheus's own parser reads them."""
+    return {
+        family.name: {
+            tuple(sorted(sample.labels.items())): sample.value for sample in family.samples
+        }
+        for family in text_string_to_metric_families(text)  # type: ignore[no-untyped-call]
+    }
+
+
+def test_an_empty_cluster_has_its_settings_alone(run: Run) -> None:
+    code, out, err = run("--cluster", "prod")
+    assert (code, err) == (0, "")
+    assert out.endswith("# EOF\n")
+    assert set(parsed(out)) == {
+        "leeway_paused",
+        "leeway_dry_run",
+        "leeway_manifest_problems",
+        "leeway_admissions",
+    }
+
+
+def test_everything_that_the_table_knows_is_a_gauge(run: Run, aws: Sandbox) -> None:
+    nodes = (NodeCount("leeway/web", 3, 0.5, 1.5, {"m5.large spot": 2, "c5.large on-demand": 1}),)
+    store(aws, timedelta(minutes=2), nodes=nodes)
+    retire(aws)
+    pause(aws)
+    status = ProvisioningStatus(
+        cluster="prod",
+        run_at=datetime.now(UTC),
+        why="a pod waits",
+        pods=7,
+        without_node=(
+            PodsWithoutNode(reason=Reason("NoPool", "No pool."), count=4, some=("shop/a",)),
+        ),
+        spending=tuple(SpendingLimit("prod", pool, most, 0.5) for pool, most in LIMITS.items()),
+    )
+    table_in(aws).put(STATUS, status)
+    found = parsed(run("--cluster", "prod")[1])
+    assert set(found) == set(METRICS)
+    owner = (("owner", "web"), ("owner_kind", "leeway"))
+    on_spot = (("capacity_type", "spot"), ("cluster", "prod"), ("instance_type", "m5.large"))
+    assert found["leeway_nodes"][(*on_spot, *owner)] == 2
+    assert found["leeway_node_cost_usd_per_hour"][(("cluster", "prod"), *owner)] == 0.5
+    shop = (("cluster", "prod"), ("namespace", "shop"))
+    assert found["leeway_namespace_cost_usd_per_hour"][shop] == pytest.approx(1.0 * 60 / 50)
+    assert found["leeway_last_day_cost_usd"] == {(("cluster", "prod"),): 2.0}
+    assert list(found["leeway_pods_without_node"].values()) == [4]
+    limits = found["leeway_pool_cost_limit_usd_per_hour"]
+    assert limits == {(("cluster", "prod"), ("pool", pool)): most for pool, most in LIMITS.items()}
+    assert list(found["leeway_pool_paused"].values()) == [1]
+    assert list(found["leeway_retirements"].values()) == [1]
+
+
+def test_names_follow_the_conventions_of_prometheus() -> None:
+    for name, text in METRICS.items():
+        assert re.fullmatch(r"leeway(_[a-z]+)+", name)
+        assert not name.endswith(("_total", "_count", "_sum", "_bucket", "_info")), "of other types"
+        assert ("timestamp" in name) == name.endswith("_timestamp_seconds")
+        assert ("cost" in name or "usd" in name) <= ("usd" in name or "recorded" in name)
+        assert text.endswith(".")
+        assert "\n" not in text
+
+
+@given(st.text(), st.floats(allow_nan=True))
+def test_any_label_and_value_is_read_back(text: str, value: float) -> None:
+    found = Families()
+    found["leeway_pods_waiting"].add(value, cluster=text)
+    samples = parsed(exposition(found)).get("leeway_pods_waiting", {})
+    assert all(labels == (("cluster", text),) for labels in samples)
+    assert len(samples) == (value == value and abs(value) != float("inf"))
+
+
+def test_the_number_of_series_is_bounded_and_the_sum_is_kept() -> None:
+    found = Families()
+    for number in range(3 * MOST_SERIES):
+        family = found["leeway_namespace_cost_usd_per_hour"]
+        family.add(number, cluster="prod", namespace=f"ns-{number}")
+    family.add(1.0, cluster="test", namespace="shop")
+    samples = parsed(exposition(found))["leeway_namespace_cost_usd_per_hour"]
+    assert len(samples) == MOST_SERIES + 2
+    assert sum(samples.values()) == sum(range(3 * MOST_SERIES)) + 1
+    assert samples[(("cluster", "prod"), ("namespace", "*"))] > 0
+
+
+@contextmanager
+def serving(read: Callable[[], str]) -> Iterator[str]:
+    with server_of(read, "127.0.0.1", 0) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_scrapes_share_one_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leeway_cli.metrics.READ_EVERY", 3600.0)
+    reads: list[int] = []
+
+    def read() -> str:
+        reads.append(1)
+        return "# EOF"
+
+    with serving(read) as url:
+        for _ in range(3):
+            answer = httpx.get(f"{url}/metrics", timeout=60)
+            assert answer.headers["Content-Type"] == CONTENT_TYPE
+            assert answer.text == "# EOF\n"
+    assert len(reads) == 1
+
+
+def test_a_table_that_does_not_answer_fails_the_scrape_and_not_the_server() -> None:
+    answers: list[str | Exception] = ["# EOF", CannotBeDoneError("table leeway does not answer.")]
+
+    def read() -> str:
+        answer = answers.pop()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    with serving(read) as url:
+        failed = httpx.get(f"{url}/metrics", timeout=60)
+        assert failed.status_code == 503
+        assert "does not answer" in failed.text
+        assert httpx.get(f"{url}/metrics", timeout=60).status_code == 200
+        assert httpx.get(f"{url}/other", timeout=60).status_code == 404
+
+
+@pytest.mark.parametrize("address", ["9468", ":9468", "localhost:", "localhost:http", "a:70000"])
+def test_an_address_that_is_none_is_refused(run: Run, address: str) -> None:
+    code, _, err = run("--cluster", "prod", "--address", address)
+    assert code == 2
+    assert "--address: expected HOST:PORT such as 127.0.0.1:9468" in err
+
+
+def test_a_port_that_is_taken_is_one_line(run: Run) -> None:
+    with serving(lambda: "") as url:
+        code, _, err = run("--cluster", "prod", "--serve", "--address", url.removeprefix("http://"))
+    assert code == 1
+    assert re.search(r"--address: can't listen on 127.0.0.1:\d+: ", err)
+
+
+def test_the_panels_of_grafana_read_metrics_that_exist() -> None:
+    dashboard: dict[str, Any] = json.loads(DASHBOARD.read_text())
+    queries = [one["expr"] for panel in dashboard["panels"] for one in panel["targets"]]
+    queries += [one["definition"] for one in dashboard["templating"]["list"] if "definition" in one]
+    named = {name for query in queries for name in re.findall(r"leeway_\w+", query)}
+    assert named == set(METRICS), "each metric has a panel"
+    labels = {"cluster", "owner_kind", "owner", "namespace", "cause", "instance_type"}
+    labels |= {"capacity_type", "reason", "kind", "phase"}
+    for panel in dashboard["panels"]:
+        for one in panel["targets"]:
+            by = re.findall(r"by \(([^)]*)\)", one["expr"])
+            used = {name.strip() for group in by for name in group.split(",")}
+            used |= set(re.findall(r"{{(\w+)}}", one["legendFormat"]))
+            assert used <= labels
+            assert one["expr"].count("(") == one["expr"].count(")")
+    cells = [panel["gridPos"] for panel in dashboard["panels"]]
+    assert all(one["x"] + one["w"] <= 24 for one in cells)
+    assert len({(one["x"], one["y"]) for one in cells}) == len(cells)
+    assert len({panel["id"] for panel in dashboard["panels"]}) == len(cells)
