@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -178,8 +179,9 @@ def _runs_with(url: str, port: str, clusters: int) -> dict[str, float]:
     session().events.register("after-call", count)
     _create_table(client("dynamodb"))
     connection = connection_of(os.environ["AWS_ENDPOINT_URL_EC2"])
+    opened = SimpleNamespace(get=lambda _: connection)
     for module in (wiring, clusters_of):
-        vars(module)["connection_to"] = lambda _: connection
+        vars(module)["connections"] = lambda: opened
     # The sandbox answers one call at a time, and callers that wait would give up.
     reconcile.CLUSTER_CONCURRENCY = 1
     reconciling = wiring.reconciliation()
