@@ -24,7 +24,16 @@ RegionsOption = Annotated[
     typer.Option("--region", metavar="REGION", help="Read this region. Repeatable."),
 ]
 
-_CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+_OTHERS = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_ROLE_ARN",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_DEFAULT_PROFILE",
+)
+"""Variables that select other credentials before AWS_PROFILE. Source: botocore,
+configprovider.py and credentials.py."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +52,7 @@ class Place:
         """Use the credentials of the profile and the region until the end of the block."""
         wanted: dict[str, str | None] = {}
         if self.profile:
-            # Credentials in the environment would have precedence over those of a profile.
-            wanted |= {"AWS_PROFILE": self.profile, **dict.fromkeys(_CREDENTIALS)}
+            wanted |= {"AWS_PROFILE": self.profile, **dict.fromkeys(_OTHERS)}
         if self.region:
             wanted["AWS_REGION"] = wanted["AWS_DEFAULT_REGION"] = self.region
         before = {name: os.environ.get(name) for name in wanted}

@@ -83,6 +83,25 @@ def test_one_place_has_the_document_of_the_command(
 
 
 @pytest.mark.usefixtures("deployed")
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"AWS_DEFAULT_PROFILE": "gone"},
+        {"AWS_WEB_IDENTITY_TOKEN_FILE": "/none", "AWS_ROLE_ARN": "arn:aws:iam::1:role/ci"},
+    ],
+)
+def test_no_variable_has_precedence_over_the_option(
+    others: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    for name, value in others.items():
+        monkeypatch.setenv(name, value)
+    ((_, table),) = in_each([Place("dev")], lambda: find_stack(STACK).table)
+    assert table == TABLE
+
+
+@pytest.mark.usefixtures("deployed")
 def test_the_environment_is_as_before_also_after_an_error() -> None:
     def read() -> tuple[str, str | None]:
         return find_stack(STACK).table, os.environ.get("AWS_SECRET_ACCESS_KEY")

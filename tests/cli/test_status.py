@@ -28,6 +28,7 @@ from leeway.retirement.progress import RemovalMethod, Stage
 from leeway.retirement.reasons import (
     BUDGET_BLOCKS,
     CAPACITY_REQUESTED,
+    EVICTION_DENIED,
     NODE_NOT_CORDONED,
     POD_EVICTED,
     SUCCESSOR_FOUND,
@@ -410,6 +411,29 @@ def test_a_budget_that_blocks_for_a_moment_needs_no_person(run: Run, aws: Sandbo
     table_in(aws).put(RETIREMENT, late)
     (cluster,) = json.loads(run("--cluster", "prod", "-o", "json")[1])["clusters"]
     assert [one["subject"] for one in cluster["needsAPerson"]] == ["node-1"]
+
+
+@pytest.mark.parametrize(
+    ("stage", "reason", "code"),
+    [
+        (Stage.PENDING, EVICTION_DENIED(answer="a webhook"), "EvictionDenied"),
+        (Stage.FAILED, POD_EVICTED(), "PodDoesNotEnd"),
+        (Stage.TERMINATING, POD_EVICTED(), None),
+    ],
+)
+def test_a_pod_needs_a_person_if_it_cannot_leave(
+    run: Run, aws: Sandbox, stage: Stage, reason: Reason, code: str | None
+) -> None:
+    """One that terminates has its grace."""
+    record = retire(aws).model_copy(update={"noticed_at": datetime.now(UTC), "version": 2})
+    table_in(aws).put(RETIREMENT, record)
+    pods = (PodState("shop/web-1", stage, None, reason),)
+    waits = Reason("DisruptionBudgetExhausted", "The budget of the cluster is used.")
+    state = DrainState(record.cluster, record.instance, 1, "n", datetime.now(UTC), waits, pods)
+    table_in(aws).put(DRAIN_STATE, state)
+    (cluster,) = json.loads(run("--cluster", "prod", "-o", "json")[1])["clusters"]
+    found = [one["reason"]["code"] for one in cluster["needsAPerson"]]
+    assert found == ([code] if code else [])
 
 
 def test_an_open_problem_that_nobody_has_to_act_on_is_not_told_first(

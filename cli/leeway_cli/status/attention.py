@@ -8,6 +8,13 @@ from typing import TYPE_CHECKING
 from leeway.manifests.configuration import MANIFEST_INVALID
 from leeway.reasons import Reason
 from leeway.retirement.progress import Stage
+from leeway.retirement.reasons import (
+    BUDGET_EXHAUSTED,
+    CLUSTER_PAUSED,
+    EVICTION_DENIED,
+    POD_DOES_NOT_END,
+    POD_EVICTED,
+)
 from leeway.retirement.record import OVER
 
 if TYPE_CHECKING:
@@ -79,14 +86,22 @@ def _name(one: "RetirementStatus") -> str:
     return (one.drain and one.drain.node) or one.record.instance
 
 
+_WAITS = frozenset({BUDGET_EXHAUSTED.name, CLUSTER_PAUSED.name})
+"""Brakes that work as their settings say: nobody has to act on a retirement that waits for them."""
+
+_REMAIN = frozenset({Stage.PENDING, Stage.BLOCKED, Stage.TERMINATING, Stage.RETURNED})
+
+
 def _of_retirement(one: "RetirementStatus", now: datetime) -> Iterator[Reason]:
     record, drain = one.record, one.drain
     if drain is None or record.phase in OVER:
         return
-    if drain.problem is not None:
+    if drain.problem is not None and drain.problem.code not in _WAITS:
         yield drain.problem
     late = record.deadline is not None and now > record.deadline
     late = late or now - record.noticed_at > TIME_OF_A_DRAIN
     for pod in drain.pods:
-        if pod.stage is Stage.FAILED or (late and pod.stage is Stage.BLOCKED):
-            yield pod.reason
+        denied = pod.reason.code == EVICTION_DENIED.name
+        if denied or pod.stage is Stage.FAILED or (late and pod.stage in _REMAIN):
+            evicted = pod.reason.code == POD_EVICTED.name
+            yield POD_DOES_NOT_END(pod.reason) if evicted else pod.reason
