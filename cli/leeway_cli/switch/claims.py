@@ -7,19 +7,25 @@ the AMI, subnet and security groups with those in the status of the class. Sourc
 nodeclaim lifecycle and disruption controllers, and `isNodeClassDrifted` of its AWS provider.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
 from leeway.disruption.drift import drift_of
 from leeway.instances.facts import InstanceFacts
-from leeway.kubernetes.node_claims import TERMINATION
 from leeway.manifests.node_pool import pools_of
 from leeway.manifests.reading import interpret
+from leeway.ports.kubernetes import ClusterRefused
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE
 from leeway.selection.reading.cluster_objects import node_without_pods
 
+from leeway_cli.errors import CannotBeDoneError
+
 type Document = Mapping[str, Any]
+
+CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
+_MERGE = "application/merge-patch+json"
+_WITHOUT_FINALIZERS = '{"metadata":{"finalizers":null}}'
 
 _COPIED = (
     NODEPOOL,
@@ -85,7 +91,8 @@ def claim_name(pool: str, instance: str) -> str:
 
 
 def claim_of(node: Document, instance: str, pool: Document) -> dict[str, Any]:
-    """Return the NodeClaim of a node. It has no startup taints: Karpenter would set them again."""
+    """Return the NodeClaim of a node. It has no startup taints: Karpenter would set them again. It
+    has no finalizer: Karpenter adds its own, and until then a deleted NodeClaim is gone at once."""
     template = pool["spec"]["template"]
     spec = template["spec"]
     labels = node["metadata"].get("labels") or {}
@@ -104,7 +111,6 @@ def claim_of(node: Document, instance: str, pool: Document) -> dict[str, Any]:
         "metadata": {
             "name": claim_name(pool["metadata"]["name"], instance),
             "labels": {k: v for k, v in labels.items() if k in own or k.startswith(_COPIED)},
-            "finalizers": [TERMINATION],
             "ownerReferences": [reference],
         },
         "spec": {
@@ -132,3 +138,39 @@ def launched_status(node: Document, image: str, now: datetime) -> dict[str, Any]
         "allocatable": status.get("allocatable") or {},
         "conditions": [launched],
     }
+
+
+def put_claim(
+    request: Callable[..., Document | None], document: Document, status: Document
+) -> None:
+    """Create a NodeClaim, then write its status. Without the status Karpenter would launch an
+    instance for it, so a NodeClaim whose status is refused is deleted again. `request` is that of
+    the API server.
+
+    Raises:
+        CannotBeDoneError: a NodeClaim of this name is being deleted, or has to be by a person.
+        ClusterRefused: the status was refused, and the NodeClaim is deleted.
+    """
+    name = document["metadata"]["name"]
+    path = f"{CLAIMS}/{name}"
+    found = request("GET", path)
+    if found is not None and "deletionTimestamp" in found["metadata"]:
+        raise CannotBeDoneError(
+            f"NodeClaim {name} is being deleted, and Karpenter would end its instance without a "
+            "drain. Remove its finalizers while Karpenter is stopped: `kubectl patch nodeclaim "
+            f"{name} --type merge --patch '{_WITHOUT_FINALIZERS}'`. Then run the command again."
+        )
+    if found is None:
+        found = request("POST", CLAIMS, body=document) or {}
+    uid = (found.get("metadata") or {}).get("uid")
+    try:
+        request("PATCH", f"{path}/status", content=_MERGE, body={"status": status})
+    except ClusterRefused:
+        try:
+            request("DELETE", path, body={"preconditions": {"uid": uid}})
+        except ClusterRefused as error:
+            raise CannotBeDoneError(
+                f"NodeClaim {name} has no status, and Karpenter would launch an instance for it. "
+                f"Delete it before Karpenter starts: `kubectl delete nodeclaim {name}`."
+            ) from error
+        raise

@@ -17,16 +17,14 @@ from leeway.manifests.configuration import StoredManifests
 from leeway.manifests.in_cluster import Home, home_of, running_karpenter
 from leeway.manifests.reading import interpret
 from leeway.manifests.switched import SWITCH, Switch, switch_of
-from leeway.ports.kubernetes import ClusterRefused
 from leeway.table import RecordChanged, Table
 
 from leeway_cli.adopt.settings.objects import KubernetesObjects
 from leeway_cli.errors import CannotBeDoneError, aws_errors, kubernetes_errors
-from leeway_cli.switch.claims import claim_of, launched_status, why_unfit
+from leeway_cli.switch.claims import CLAIMS, claim_of, launched_status, put_claim, why_unfit
 from leeway_cli.switch.plan import LAUNCH_TAG, Claim, Deployment, Instance, Seen
 
 DEPLOYMENTS = "/apis/apps/v1/deployments"
-CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
 POOLS = "/apis/karpenter.sh/v1/nodepools"
 CLASSES = "/apis/karpenter.k8s.aws/v1/ec2nodeclasses"
 _MERGE = "application/merge-patch+json"
@@ -246,21 +244,12 @@ class LiveWorld:
         """Create the NodeClaim, then write its status. Right before, the Leases are read again."""
         node, pool = self._nodes[instance.id], self._pools[instance.pool]
         document = claim_of(node, instance.id, pool)
-        path = f"{CLAIMS}/{document['metadata']['name']}"
         with kubernetes_errors():
             leases = HttpClusterApi(self.kubernetes.connection).karpenter_leases()
             if running_karpenter(self.cluster, leases, self.now()) is not None:
                 return  # the next plan drains the node
-            if self.kubernetes.request("GET", path) is None:
-                self.kubernetes.request("POST", CLAIMS, body=document)
             status = launched_status(node, instance.facts.image, now)
-            try:
-                self.kubernetes.request(
-                    "PATCH", f"{path}/status", content=_MERGE, body={"status": status}
-                )
-            except ClusterRefused:
-                self.kubernetes.request("DELETE", path)
-                raise
+            put_claim(self.kubernetes.request, document, status)
 
     def drain(self, node: str) -> None:
         """Drain the node and end its instance."""
