@@ -1,12 +1,15 @@
 """The NodeClaims that a switch back to Karpenter writes."""
 
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from leeway.instances.facts import InstanceFacts
+from leeway.instances.owners import Owner, OwnerKind
 from leeway.ports.kubernetes import ClusterRefused
 from leeway_cli.errors import CannotBeDoneError
-from leeway_cli.switch.claims import CLAIMS, claim_of, put_claim
+from leeway_cli.switch.claims import CLAIMS, claim_of, put_claim, why_unfit
 
 POOL: dict[str, Any] = {
     "apiVersion": "karpenter.sh/v1",
@@ -29,9 +32,40 @@ POOL: dict[str, Any] = {
 }
 
 
-def node(**labels: str) -> dict[str, Any]:
+FACTS = InstanceFacts(
+    instance="i-1",
+    cluster="prod",
+    private_dns_name="node-1",
+    zone="us-east-1a",
+    instance_type="m5.large",
+    capacity_type="spot",
+    image="ami-1",
+    subnet="subnet-1",
+    security_groups=("sg-1",),
+    owner=Owner(OwnerKind.LEEWAY),
+)
+CLASS: dict[str, Any] = {
+    "metadata": {"name": "default"},
+    "status": {
+        "amis": [{"id": "ami-1", "requirements": []}],
+        "subnets": [{"id": "subnet-1"}],
+        "securityGroups": [{"id": "sg-1"}],
+    },
+}
+
+
+def pool_with(*requirements: dict[str, Any]) -> dict[str, Any]:
+    found = deepcopy(POOL)
+    found["spec"]["template"]["spec"]["requirements"] += requirements
+    return found
+
+
+def node(labels: dict[str, str]) -> dict[str, Any]:
     return {
-        "metadata": {"name": "node-1", "labels": labels},
+        "metadata": {
+            "name": "node-1",
+            "labels": {"karpenter.k8s.aws/ec2nodeclass": "default", **labels},
+        },
         "spec": {"providerID": "aws:///us-east-1a/i-1"},
         "status": {"conditions": [{"type": "Ready", "status": "True"}]},
     }
@@ -64,7 +98,7 @@ class Server:
         return self.claims.get(name)
 
 
-CLAIM = claim_of(node(), "i-1", POOL)
+CLAIM = claim_of(node({}), FACTS, POOL)
 STATUS = {"providerID": "aws:///us-east-1a/i-1"}
 
 
@@ -92,3 +126,43 @@ def test_a_nodeclaim_that_is_being_deleted_gets_no_instance() -> None:
     with pytest.raises(CannotBeDoneError, match="is being deleted"):
         put_claim(server.request, CLAIM, STATUS)
     assert "status" not in server.claims["default-1"]
+
+
+@pytest.mark.parametrize(
+    ("requirement", "labels", "unfit"),
+    [
+        ({"key": "team", "operator": "Exists"}, {}, True),
+        ({"key": "team", "operator": "Exists"}, {"team": "web"}, False),
+        ({"key": "team", "operator": "In", "values": ["web", "db"]}, {}, True),
+        ({"key": "team", "operator": "In", "values": ["web", "db"]}, {"team": "db"}, False),
+        ({"key": "team", "operator": "NotIn", "values": ["web"]}, {}, False),
+        ({"key": "team", "operator": "DoesNotExist"}, {}, False),
+        ({"key": "karpenter.k8s.aws/instance-cpu", "operator": "Gt", "values": ["1"]}, {}, True),
+    ],
+)
+def test_karpenter_keeps_a_node_only_if_its_nodeclaim_meets_each_requirement(
+    requirement: dict[str, Any], labels: dict[str, str], unfit: bool
+) -> None:
+    """Karpenter replaces a node whose NodeClaim lacks a label that its NodePool requires."""
+    pool = pool_with(requirement)
+    found = why_unfit(node(labels), FACTS, pool, CLASS)
+    assert ("do not fit the requirement" in found) is unfit, found
+    assert bool(found) is unfit, found
+    assert labels.items() <= claim_of(node(labels), FACTS, pool)["metadata"]["labels"].items()
+
+
+def test_a_nodeclaim_has_what_ec2_says_and_not_what_the_kubelet_wrote() -> None:
+    forged = {
+        "karpenter.sh/nodepool": "other",
+        "karpenter.sh/capacity-type": "reserved",
+        "node.kubernetes.io/instance-type": "p5.48xlarge",
+        "topology.kubernetes.io/zone": "mars",
+    }
+    labels = claim_of(node(forged), FACTS, POOL)["metadata"]["labels"]
+    assert labels == {
+        "karpenter.sh/nodepool": "default",
+        "karpenter.k8s.aws/ec2nodeclass": "default",
+        "karpenter.sh/capacity-type": "spot",
+        "node.kubernetes.io/instance-type": "m5.large",
+        "topology.kubernetes.io/zone": "us-east-1a",
+    }

@@ -16,8 +16,9 @@ from leeway.instances.facts import InstanceFacts
 from leeway.manifests.node_pool import pools_of
 from leeway.manifests.reading import interpret
 from leeway.ports.kubernetes import ClusterRefused
-from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE
+from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_CLASS, NODEPOOL, ZONE
 from leeway.selection.reading.cluster_objects import node_without_pods
+from leeway.selection.requirements import Requirement, Requirements
 
 from leeway_cli.errors import CannotBeDoneError
 
@@ -65,6 +66,10 @@ def why_unfit(
     startup = [one.key for one in wanted.startup_taints]
     for problem in drift_of(node_without_pods(dict(node)), offering, wanted, startup):
         return problem.removesuffix(".")
+    labels = _labels(node, facts, pool)
+    for requirement in _requirements(pool["spec"]["template"]["spec"]).values():
+        if not requirement.admits(labels.get(requirement.key)):
+            return f"its labels do not fit the requirement {requirement} of its NodePool"
     status = node_class.get("status") or {}
     if facts.image not in _ids(status, "amis"):
         return f"the status of its EC2NodeClass does not have the AMI {facts.image}"
@@ -90,13 +95,38 @@ def claim_name(pool: str, instance: str) -> str:
     return f"{pool}-{instance.removeprefix('i-')}"
 
 
-def claim_of(node: Document, instance: str, pool: Document) -> dict[str, Any]:
+def _requirements(source: Document) -> Requirements:
+    """Read `requirements` of an object, as Karpenter compares them with labels."""
+    return Requirements(
+        Requirement.of(one["key"], one["operator"], one.get("values") or ())
+        for one in source.get("requirements") or ()
+    )
+
+
+def _labels(node: Document, facts: InstanceFacts, pool: Document) -> dict[str, str]:
+    """Return the labels of the NodeClaim of a node: those that its NodePool names, since Karpenter
+    replaces a node whose NodeClaim lacks one. What EC2 knows is not read from the Node: its kubelet
+    may write the Node's labels."""
+    template = pool["spec"]["template"]
+    named = {
+        *((template.get("metadata") or {}).get("labels") or {}),
+        *(one["key"] for one in template["spec"].get("requirements") or ()),
+    }
+    found = node["metadata"].get("labels") or {}
+    return {
+        **{k: v for k, v in found.items() if k in named or k.startswith(_COPIED)},
+        NODEPOOL: pool["metadata"]["name"],
+        NODE_CLASS: template["spec"]["nodeClassRef"]["name"],
+        INSTANCE_TYPE: facts.instance_type,
+        ZONE: facts.zone,
+        CAPACITY_TYPE: facts.capacity_type,
+    }
+
+
+def claim_of(node: Document, facts: InstanceFacts, pool: Document) -> dict[str, Any]:
     """Return the NodeClaim of a node. It has no startup taints: Karpenter would set them again. It
     has no finalizer: Karpenter adds its own, and until then a deleted NodeClaim is gone at once."""
-    template = pool["spec"]["template"]
-    spec = template["spec"]
-    labels = node["metadata"].get("labels") or {}
-    own = (template.get("metadata") or {}).get("labels") or {}
+    spec = pool["spec"]["template"]["spec"]
     reference = {
         "apiVersion": pool["apiVersion"],
         "kind": "NodePool",
@@ -109,8 +139,8 @@ def claim_of(node: Document, instance: str, pool: Document) -> dict[str, Any]:
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodeClaim",
         "metadata": {
-            "name": claim_name(pool["metadata"]["name"], instance),
-            "labels": {k: v for k, v in labels.items() if k in own or k.startswith(_COPIED)},
+            "name": claim_name(pool["metadata"]["name"], facts.instance),
+            "labels": _labels(node, facts, pool),
             "ownerReferences": [reference],
         },
         "spec": {

@@ -243,7 +243,7 @@ class LiveWorld:
     def write_claim(self, instance: Instance, now: datetime) -> None:
         """Create the NodeClaim, then write its status. Right before, the Leases are read again."""
         node, pool = self._nodes[instance.id], self._pools[instance.pool]
-        document = claim_of(node, instance.id, pool)
+        document = claim_of(node, instance.facts, pool)
         with kubernetes_errors():
             leases = HttpClusterApi(self.kubernetes.connection).karpenter_leases()
             if running_karpenter(self.cluster, leases, self.now()) is not None:
