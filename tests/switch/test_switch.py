@@ -74,6 +74,17 @@ def test_no_nodeclaim_is_written_while_karpenter_runs() -> None:
     assert cluster.drained == ["node-i-new"]
 
 
+def test_nodes_wait_for_the_lease_of_a_karpenter_that_somebody_has_just_stopped() -> None:
+    cluster = of_karpenter()
+    cluster.switched(Buyer.LEEWAY)
+    cluster.add("i-new", LEEWAYS)
+    cluster.switched(Buyer.KARPENTER, kill=1)
+    cluster.sleep(100)
+    cluster.renewed = cluster.now
+    assert cluster.switched(Buyer.KARPENTER)
+    assert (cluster.drained, cluster.claims["default-i-new"]) == ([], "i-new")
+
+
 def test_a_karpenter_that_somebody_starts_again_is_stopped_again() -> None:
     cluster = of_karpenter()
     cluster.switched(Buyer.LEEWAY)
@@ -117,9 +128,16 @@ def test_a_launch_that_has_not_joined_is_waited_for() -> None:
         ({"dry_run": True}, "spec.dryRun"),
         ({"deployments": ()}, "no Deployment of Karpenter"),
         (
-            {"deployments": (Deployment("a", "k", 1, 1), Deployment("b", "k", 0, 0))},
+            {
+                "deployments": (
+                    Deployment("kube-system", "k", 1, 1),
+                    Deployment("karpenter", "k", 0, 0),
+                )
+            },
             "several Deployments",
         ),
+        ({"deployments": (Deployment("infra", "k", 1, 1),)}, "infra/k is in another namespace"),
+        ({"alive": None}, "renews no Lease karpenter-leader-election"),
         ({"problems": ("NodePool default: spec.replicas: expected 0",)}, "cannot launch from it"),
         ({"disrupted": ("node-i-0",)}, "Karpenter drains node node-i-0 now"),
     ],

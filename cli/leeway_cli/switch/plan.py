@@ -18,6 +18,7 @@ from typing import Any
 
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import OWNED_PREFIX, OWNER_TAG, POOL_TAG, OwnerKind
+from leeway.kubernetes.custom_resources import LEASE, NAMESPACES
 from leeway.manifests.switched import Buyer, Switch
 from leeway.reasons import Reason, counted
 
@@ -234,6 +235,13 @@ def _refusals(seen: Seen) -> Iterator[str]:
             "karpenter). Name it with --deployment NAMESPACE/NAME, or install Karpenter with 0 "
             "replicas."
         )
+    for one in seen.deployments:
+        if one.namespace not in NAMESPACES:
+            yield (
+                f"Deployment {one.namespace}/{one.name} is in another namespace than "
+                f"{' and '.join(NAMESPACES)}, so Leeway would not see that Karpenter runs: it "
+                "reads Karpenter's Lease only there."
+            )
     if len(seen.deployments) > 1:
         names = ", ".join(f"{one.namespace}/{one.name}" for one in seen.deployments)
         yield (
@@ -257,6 +265,12 @@ def _not_yet(seen: Seen) -> Iterator[str]:
     yield from (f"Leeway cannot launch from it: {one}." for one in seen.problems)
     if not any(one.replicas for one in seen.deployments):
         return  # nobody finishes it
+    if seen.alive is None:
+        yield (
+            f"Karpenter of cluster {seen.cluster} renews no Lease {LEASE}, so Leeway would not see "
+            "that it runs. If it starts now, run the command again when its pod is ready; if it "
+            "has no leader election, enable it first."
+        )
     for one in seen.claims:
         if one.deleting:
             yield f"Karpenter ends NodeClaim {one.name} now. Run the command again when it is gone."
@@ -380,6 +394,13 @@ def _to_karpenter(seen: Seen) -> Iterator[Step]:
             "wait until Leeway's last launches have joined",
             f"A run that began before the record may launch for {QUIET_FOR.seconds} seconds, and "
             "Karpenter does not know nodes that have not joined.",
+        )
+    if loose and not deployment.replicas and not seen.is_stopped:
+        yield Step(
+            Do.WAIT,
+            "wait until Karpenter has stopped",
+            "Its Deployment has pods or its Lease was renewed in the last minute, and NodeClaims "
+            "are written only while it does not run.",
         )
     fit = [one for one in loose if seen.is_stopped and not seen.unfit.get(one.id)]
     if fit:
