@@ -111,7 +111,7 @@ _NOT_READ = frozenset(
 interfaces it is most of an instance, and parsing was most of a run of `reconcile`."""
 
 
-class _Ec2Parser(EC2QueryParser):  # type: ignore[misc] - botocore has no types
+class _Ec2Parser(EC2QueryParser):  # type: ignore[misc]  # botocore has no types
     """Leaves out what is not read of an instance."""
 
     def _handle_structure(self, shape: Any, node: Any) -> Any:
@@ -121,7 +121,7 @@ class _Ec2Parser(EC2QueryParser):  # type: ignore[misc] - botocore has no types
         return super()._handle_structure(shape, node)
 
 
-class _Parsers(ResponseParserFactory):  # type: ignore[misc] - botocore has no types
+class _Parsers(ResponseParserFactory):  # type: ignore[misc]  # botocore has no types
     """The parsers of the answers of AWS."""
 
     def create_parser(self, protocol_name: str) -> Any:
