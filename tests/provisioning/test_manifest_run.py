@@ -1,7 +1,8 @@
 """Runs for a cluster whose manifests are in its API server: copied, used, and told their status."""
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -41,6 +42,7 @@ class Api:
         self.leases: list[Lease] = []
         self.patches: list[StatusPatch] = []
         self.events: list[ManifestEvent] = []
+        self.tried = 0  # writes, also those that fail
         self.error: Exception | None = None  # of each write
         self.refused: set[str] = set()  # objects whose status is refused
         self.pruned: set[str] = set()  # fields that the CRDs do not have
@@ -69,6 +71,7 @@ class Api:
         return self.leases
 
     def patch_status(self, patch: StatusPatch) -> bool:
+        self.tried += 1
         self.meanwhile()
         if self.error is not None:
             raise self.error
@@ -88,6 +91,8 @@ class Api:
         return True
 
     def write_event(self, event: ManifestEvent) -> None:
+        self.tried += 1
+        self.meanwhile()
         if self.error is not None:
             raise self.error
         self.events.append(event)
@@ -112,6 +117,7 @@ class World:
         self.table.put(HOME, ManifestHome("prod", 1, Home.CLUSTER))
         self.usage: Mapping[str, PoolUsage] | None = {}
         self.copied_before: set[str] = set()
+        self.limits: list[float] = []  # of the requests that write
         self.stored = StoredManifests(self.table)
         self.configuration = Configuration(self.stored, self.aws, Silent())
         self.runs = self.environment()
@@ -126,11 +132,17 @@ class World:
                 copy=ManifestCopies(self.table, lambda _: self.api, self.aws).copy,
                 manifests=self.configuration,
                 open_cluster=lambda _: self.api,
+                within=self._within,
                 sources=self.aws.deps.sources,
                 table=self.table,
                 clock=self.aws,
             )
         )
+
+    @contextmanager
+    def _within(self, seconds: float) -> Iterator[None]:
+        self.limits.append(seconds)
+        yield
 
     def _provision(self, cluster: str, why: str, until: datetime) -> ProvisioningReport:
         kinds = ("nodepool.karpenter.sh",)
@@ -320,6 +332,45 @@ def test_a_manifest_with_a_damaged_status_is_written(world: World) -> None:
     assert world.api.kinds["NodePool"]["pool"]["status"]["resources"]["nodes"] == "0"
 
 
+def put_invalid_pools(api: Api, count: int) -> None:
+    for number in range(count):
+        changes = {"metadata.name": f"odd{number}", "spec.template.spec.requirements": [{"key": 7}]}
+        api.put(changed(POOL, changes))
+
+
 def test_the_time_of_a_run_ends_its_writes(world: World) -> None:
+    put_invalid_pools(world.api, 3)
     world.runs.run("prod", "test", world.aws.now())
-    assert world.api.patches == []
+    assert (world.api.patches, world.api.events) == ([], [])
+    world.run()
+    assert len(world.api.events) == 3
+    assert 0 < world.limits[-1] < 60, "requests that hang end with the run"
+
+
+def test_events_end_with_the_time_of_the_run(world: World) -> None:
+    put_invalid_pools(world.api, 3)
+    world.run()
+    world.aws.sleep(3600)  # the Events are due again, and no status is
+    world.api.meanwhile = lambda: world.aws.sleep(60)  # each write takes all the time
+    before = world.api.tried
+    world.run()
+    assert world.api.tried == before + 1
+
+
+@pytest.mark.parametrize("error", [ClusterUnavailable("timeout"), ClusterForbidden("403: no")])
+def test_an_api_server_that_does_not_write_one_event_is_asked_for_no_other_one(
+    world: World, error: Exception
+) -> None:
+    put_invalid_pools(world.api, 3)
+    world.run()
+    world.aws.sleep(3600)  # the Events are due again, and no status is
+    world.api.error, before = error, world.api.tried
+    assert world.run() == []
+    assert world.api.tried == before + 1
+
+
+def test_an_api_server_that_does_not_answer_gets_no_event_after_a_status(world: World) -> None:
+    put_invalid_pools(world.api, 3)
+    world.api.error = ClusterUnavailable("timeout")
+    assert world.run() == ["StatusNotWritten"]
+    assert world.api.tried == 1

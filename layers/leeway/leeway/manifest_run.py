@@ -7,7 +7,7 @@ status that cannot be written changes nothing else.
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -100,12 +100,13 @@ class ManifestApi(Protocol):
 @dataclass(frozen=True, slots=True)
 class Dependencies:
     """The ports. `run` provisions a cluster; `copy` copies its manifests, None if they are in the
-    table."""
+    table. `within` limits the seconds of all requests to an API server in its block."""
 
     run: Callable[[str, str, datetime], ProvisioningReport]
     copy: Callable[[str], Copied | None]
     manifests: Configuration
     open_cluster: Callable[[str], ManifestApi]
+    within: Callable[[float], AbstractContextManager[None]]
     sources: NodeSources
     table: Table
     clock: Clock
@@ -139,8 +140,11 @@ class ManifestRun:
         copied, problems = self._copy(cluster)
         report = self._deps.run(cluster, why, until)
         if copied is not None:
+            until -= AT_THE_END
+            left = until - self._deps.clock.now()
             try:
-                problems += self._write(cluster, copied, report, until - AT_THE_END)
+                with self._deps.within(left.total_seconds()):
+                    problems += self._write(cluster, copied, report, until)
             except Exception as error:  # noqa: BLE001 (the run is done: only the status is missing)
                 problems.append(_not_written("the manifests", cluster, error))
         return replace(report, launch_problems=(*report.launch_problems, *problems))
@@ -176,10 +180,27 @@ class ManifestRun:
             conflicts=report.conflicts,
             classes={} if runs else self._classes(cluster, copied.objects, kept, now),
         )
+        patches = plan_statuses(copied.objects, facts, now)
+        problems, answers = self._patch(cluster, patches, api, kept, until)
+        if answers:
+            ours = [one for one in copied.objects if not (runs and one.resource in OF_KARPENTER)]
+            self._warn(_events(ours, kept.events, now), api, kept, until)
+        return problems
+
+    def _patch(
+        self,
+        cluster: str,
+        patches: Sequence[StatusPatch],
+        api: ManifestApi,
+        kept: _Kept,
+        until: datetime,
+    ) -> tuple[list[Reason], bool]:
+        """Send the patches; return what is not written, and whether the API server answers."""
         problems: list[Reason] = []
         patched: dict[str, object] = {}
-        for patch in plan_statuses(copied.objects, facts, now):
-            if deps.clock.now() >= until:
+        answers = True
+        for patch in patches:
+            if self._deps.clock.now() >= until:
                 break
             if kept.patched.get(patch.uid) == patch.at_version:
                 # The CRD of the cluster does not have these fields.
@@ -190,17 +211,30 @@ class ManifestRun:
                 api.patch_status(patch)
             except (ClusterRefused, ClusterUnavailable) as error:
                 problems.append(_not_written(_title(patch.document), cluster, error))
+                answers = isinstance(error, ClusterRefused)
                 if len(problems) == MOST_PROBLEMS or not _of_one_object(error):
                     break
             else:
                 patched[patch.uid] = patch.at_version
         kept.patched = patched
-        ours = [one for one in copied.objects if not (runs and one.resource in OF_KARPENTER)]
-        for event in _events(ours, kept.events, now):
-            with suppress(ClusterRefused, ClusterUnavailable):  # the next run writes it
+        return problems, answers
+
+    def _warn(
+        self, events: Sequence[ManifestEvent], api: ManifestApi, kept: _Kept, until: datetime
+    ) -> None:
+        """Write Events until the time is over or the API server does not answer: the next run
+        writes the others."""
+        for event in events:
+            now = self._deps.clock.now()
+            if now >= until:
+                return
+            try:
                 api.write_event(event)
+            except (ClusterRefused, ClusterUnavailable) as error:
+                if not _of_one_object(error):
+                    return
+            else:
                 kept.events[event.name] = now + EVENTS_KEPT
-        return problems
 
     def _classes(
         self, cluster: str, objects: Sequence[ReadObject], kept: _Kept, now: datetime
