@@ -374,3 +374,30 @@ def test_an_api_server_that_does_not_answer_gets_no_event_after_a_status(world: 
     world.api.error = ClusterUnavailable("timeout")
     assert world.run() == ["StatusNotWritten"]
     assert world.api.tried == 1
+
+
+def test_node_classes_that_one_run_has_no_time_for_are_read_by_the_next_ones(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {"default", *(f"class{number}" for number in range(9))}
+    for name in names - {"default"}:
+        terms = [SELECTED, {"id": f"subnet-{name}"}]
+        world.api.put(changed(GOOD, {"metadata.name": name, "spec.subnetSelectorTerms": terms}))
+    subnets = world.aws.networks.subnets
+
+    def slow(terms: Any) -> Any:
+        world.aws.sleep(1)
+        return subnets(terms)
+
+    monkeypatch.setattr(world.aws.networks, "subnets", slow)
+    ready: list[set[str]] = []
+    for _ in range(5):
+        world.runs.run("prod", "test", world.aws.now() + timedelta(seconds=9))
+        classes = world.api.kinds["EC2NodeClass"]
+        written = {name for name in names if classes[name]["status"]}
+        assert all(world.api.status("EC2NodeClass", name)["Ready"] == "True" for name in written)
+        pool = world.api.kinds["NodePool"]["pool"]["status"]
+        assert bool(pool) == ("default" in written), "nothing is said of a class before it is read"
+        ready.append(written)
+    assert set() < ready[0] < names, "one run has no time for all of them"
+    assert ready[-1] == names

@@ -6,10 +6,10 @@ status that cannot be written changes nothing else.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from leeway.clock import Clock
@@ -32,6 +32,7 @@ from leeway.manifests.status import (
     ReadObject,
     ResolvedClass,
     StatusPatch,
+    class_of,
     plan_statuses,
     shortened,
 )
@@ -59,6 +60,7 @@ READY_FOR = timedelta(minutes=5)
 """How long what a node class selects is kept; Karpenter reads AMIs as often."""
 RETRY_AFTER = timedelta(minutes=1)
 """How long it is kept if no node can be launched with it."""
+_AT_ONCE = datetime.min.replace(tzinfo=UTC)
 
 AT_THE_END = timedelta(seconds=3)
 """The time that a run keeps after its last write of a status."""
@@ -167,6 +169,11 @@ class ManifestRun:
         deps, kept = self._deps, self._kept.setdefault(cluster, _Kept())
         api, now = deps.open_cluster(cluster), deps.clock.now()
         runs = running_karpenter(cluster, api.karpenter_leases(), now) is not None
+        classes: Mapping[str, ResolvedClass] = {}
+        later: Set[str] = frozenset()
+        if not runs:
+            half = now + (until - now) / 2
+            classes, later = self._classes(cluster, copied.objects, kept, now, half)
         facts = ClusterFacts(
             cluster,
             karpenter=runs,
@@ -178,9 +185,10 @@ class ManifestRun:
                 if one.paused is not None
             },
             conflicts=report.conflicts,
-            classes={} if runs else self._classes(cluster, copied.objects, kept, now),
+            classes=classes,
         )
-        patches = plan_statuses(copied.objects, facts, now)
+        known = [one for one in copied.objects if _named_class(one) not in later]
+        patches = plan_statuses(known, facts, now)
         problems, answers = self._patch(cluster, patches, api, kept, until)
         if answers:
             ours = [one for one in copied.objects if not (runs and one.resource in OF_KARPENTER)]
@@ -237,22 +245,43 @@ class ManifestRun:
                 kept.events[event.name] = now + EVENTS_KEPT
 
     def _classes(
-        self, cluster: str, objects: Sequence[ReadObject], kept: _Kept, now: datetime
-    ) -> Mapping[str, ResolvedClass]:
-        """Resolve the node classes of a cluster that pools name, and those that none names yet."""
+        self,
+        cluster: str,
+        objects: Sequence[ReadObject],
+        kept: _Kept,
+        now: datetime,
+        until: datetime,
+    ) -> tuple[Mapping[str, ResolvedClass], Set[str]]:
+        """Resolve the node classes of a cluster that pools name, and those that none names yet;
+        return what is known, and the names of those that a later run resolves.
+
+        Each is kept at once, and those that were read longest ago come first. So a run whose time
+        is over is a step forward, however many classes there are.
+        """
         reading = _Reading(PoolResolver(self._deps.sources, cluster))
-        found: dict[str, tuple[NodeSettings, ResolvedClass, datetime]] = {}
         named = {one.document["metadata"]["name"] for one in objects if one.resource == NODE_CLASS}
-        written = self._deps.manifests.manifests(cluster, _KINDS)
-        for one in class_settings([each.manifest for each in written], named):
-            before = kept.classes.get(one.node_class)
-            if before is None or before[0] != one or now >= before[2]:
-                resolved = reading.resolve(one)
-                usable = resolved.known and not resolved.problem
-                before = one, resolved, now + (READY_FOR if usable else RETRY_AFTER)
-            found[one.node_class] = before
-        kept.classes = found
-        return {name: resolved for name, (_, resolved, _) in found.items()}
+        written = [one.manifest for one in self._deps.manifests.manifests(cluster, _KINDS)]
+        wanted = {one.node_class: one for one in class_settings(written, named)}
+        classes = kept.classes = {
+            name: one for name, one in kept.classes.items() if one[0] == wanted.get(name)
+        }
+        due = {name: classes[name][2] if name in classes else _AT_ONCE for name in wanted}
+        for name in sorted(due, key=lambda each: due[each]):
+            if due[name] > now or self._deps.clock.now() >= until:
+                break
+            resolved = reading.resolve(wanted[name])
+            usable = resolved.known and not resolved.problem
+            again_at = now + (READY_FOR if usable else RETRY_AFTER)
+            classes[name] = wanted[name], resolved, again_at
+        found = {name: resolved for name, (_, resolved, _) in classes.items()}
+        return found, wanted.keys() - found.keys()
+
+
+def _named_class(one: ReadObject) -> str:
+    """The node class that the status of an object is about; empty if it is about none."""
+    if one.resource == NODE_CLASS:
+        return str(one.document["metadata"]["name"])
+    return class_of(one.document) if one.resource == POOL else ""
 
 
 def class_settings(manifests: Sequence[Manifest], named: set[str]) -> Sequence[NodeSettings]:
