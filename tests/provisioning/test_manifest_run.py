@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from leeway.manifest_run import READY_FOR, Dependencies, ManifestRun
+from leeway.manifest_run import READY_FOR, WRITES_FOR, Dependencies, ManifestRun
 from leeway.manifests.configuration import Configuration, StoredManifests
 from leeway.manifests.in_cluster import HOME, Home, Lease, ManifestCopies, ManifestHome
 from leeway.manifests.reading import Kind
@@ -345,6 +345,18 @@ def test_the_time_of_a_run_ends_its_writes(world: World) -> None:
     world.run()
     assert len(world.api.events) == 3
     assert 0 < world.limits[-1] < 60, "requests that hang end with the run"
+
+
+def test_the_status_of_one_cluster_leaves_time_for_the_next_one(world: World) -> None:
+    for number in range(30):
+        world.api.put(changed(POOL, {"metadata.name": f"pool{number}"}))
+    world.api.meanwhile = lambda: world.aws.sleep(1)
+    for _ in range(5):
+        before, patches = world.aws.now(), len(world.api.patches)
+        world.run()
+        assert world.aws.now() - before <= WRITES_FOR
+        assert world.limits[-1] == WRITES_FOR.total_seconds()
+        assert len(world.api.patches) > patches, "the next run goes on where it ended"
 
 
 def test_events_end_with_the_time_of_the_run(world: World) -> None:

@@ -1,8 +1,9 @@
 """A run of provision_nodes for a cluster whose users keep its manifests in its API server.
 
 Copy what the API server has now → provision → write the status of the manifests. So a change acts
-in the run that the watch on manifests requests. The status comes last: nothing waits for it, and a
-status that cannot be written changes nothing else.
+in the run that the watch on manifests requests. The status comes last and takes a few seconds at
+most: pods of the next cluster of the batch may wait. One that cannot be written changes nothing
+else.
 """
 
 import hashlib
@@ -64,6 +65,8 @@ _AT_ONCE = datetime.min.replace(tzinfo=UTC)
 
 AT_THE_END = timedelta(seconds=3)
 """The time that a run keeps after its last write of a status."""
+WRITES_FOR = timedelta(seconds=6)
+"""How long a run reads node classes and writes statuses; the next run goes on where it ended."""
 
 EVENTS_KEPT = timedelta(minutes=55)
 MOST_EVENTS = 20
@@ -142,11 +145,11 @@ class ManifestRun:
         copied, problems = self._copy(cluster)
         report = self._deps.run(cluster, why, until)
         if copied is not None:
-            until -= AT_THE_END
-            left = until - self._deps.clock.now()
+            now = self._deps.clock.now()
+            end = min(until - AT_THE_END, now + WRITES_FOR)
             try:
-                with self._deps.within(left.total_seconds()):
-                    problems += self._write(cluster, copied, report, until)
+                with self._deps.within((end - now).total_seconds()):
+                    problems += self._write(cluster, copied, report, end)
             except Exception as error:  # noqa: BLE001 (the run is done: only the status is missing)
                 problems.append(_not_written("the manifests", cluster, error))
         return replace(report, launch_problems=(*report.launch_problems, *problems))
