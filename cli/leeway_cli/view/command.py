@@ -163,7 +163,7 @@ class _Log:
             return self._search.new_lines()
         except CannotBeDoneError as error:
             write_stderr(f"warning: the log of decisions is not known: {error}")
-            return []
+            return self._search.unreturned()
 
 
 def _search(source: "Source") -> "LogSearch":
