@@ -217,7 +217,8 @@ const show = (touched) => {
   fates();
   drawPrices();
   if (!touched || touched.plan) plan();
-  if (!touched || touched.log) log(touched?.log);
+  const rows = by("log").querySelectorAll("li:not(.none)").length;
+  if (!touched || touched.log || rows !== model.log.length) log(touched?.log);
   problem();
   if (by("detail").open) detail();
   say(touched);
