@@ -34,7 +34,7 @@ from bench.provision_read import connection_of
 from bench.statistics import peak_mb
 
 ROOT = Path(__file__).parents[1]
-SIZES = ((1, 50), (60, 1_200), (300, 6_000), (1, 5_000), (10, 50_000))
+SIZES = ((1, 50), (60, 1_200), (1, 5_000), (10, 50_000))
 """Clusters, and nodes of all of them."""
 
 PAGE = 1_000

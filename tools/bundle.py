@@ -6,7 +6,6 @@ Two builds of one commit have the same bytes: files are sorted, and their times 
 import argparse
 import hashlib
 import io
-import json
 import re
 import subprocess
 import sys
@@ -15,11 +14,6 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
-
-import boto3
-from samtranslator.parser.parser import Parser
-from samtranslator.translator.translator import Translator
-from samtranslator.yaml_helper import yaml_parse
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -36,7 +30,6 @@ _ARCHIVES_GROUP = """\
       - Label: {default: Archives of the release}
         Parameters: [ArtifactBucket, ArtifactPrefix]
 """
-_PREFIX = "value-of-the-prefix"
 _PARAMETERS = "\nParameters:\n"
 _ARCHIVES_PARAMETERS = """\
   ArtifactBucket:
@@ -67,9 +60,7 @@ def bundle(build: Path, out: Path) -> Path:
     archives = {
         name: _archive(build / name, name, folder / "archives") for name in coded_resources(source)
     }
-    template = packaged(source, archives)
-    (folder / "template.yaml").write_text(template)
-    (folder / "stackset.json").write_text(expanded(template))
+    (folder / "template.yaml").write_text(packaged(source, archives))
     for name, objects in (("cluster.yaml", "rbac"), ("crds.yaml", "crds")):
         (folder / name).write_text(joined(ROOT / objects))
     _wheel(folder)
@@ -98,22 +89,6 @@ def packaged(template: str, archives: Mapping[str, str]) -> str:
             raise ValueError(f"expected one {place.strip()} in template.yaml")
         text = text.replace(place, place + added)
     return text
-
-
-def expanded(template: str) -> str:
-    """Return the packaged template without SAM's transform, as JSON: a StackSet with
-    service-managed permissions refuses templates with macros. Source: CloudFormation API reference,
-    CreateStackSet, Capabilities."""
-    # The translator asks for a region only to find plugins that this template does not use.
-    translator = Translator(None, Parser(), [], boto3.Session(region_name="us-east-1"))
-    # It would resolve the default of a parameter in the code of functions with versions.
-    values = {"ArtifactPrefix": _PREFIX}
-    try:
-        found = translator.translate(yaml_parse(template), values, get_managed_policy_map=dict)
-    finally:
-        # Without this call the translator warns about unpublished metrics at exit.
-        translator.metrics.publish()
-    return json.dumps(found, indent=1).replace(_PREFIX, "${ArtifactPrefix}") + "\n"
 
 
 def _code_lines(template: str) -> Iterable[tuple[str, re.Match[str] | None]]:

@@ -7,7 +7,7 @@ may be asked for, and this command selects among them.
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -44,6 +44,9 @@ REFRESH_EVERY = 2.0
 
 LATE = timedelta(seconds=30)
 """How long after its time a line may appear in CloudWatch Logs."""
+
+SKEW = timedelta(minutes=5)
+"""By how much the clock of this machine may be ahead. AWS refuses requests with a larger error."""
 
 
 class Level(StrEnum):
@@ -281,20 +284,24 @@ class LogSearch:
         about: About,
         level: Level,
         since: datetime,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._stack, self._about, self._level = stack, about, level
+        self._stack, self._about, self._level, self._now = stack, about, level, now
         self._start = dict.fromkeys(functions, since)
-        self._seen: dict[str, datetime] = {}
+        self._seen: dict[str, dict[str, datetime]] = {one: {} for one in functions}
+        self._read: list[Line] = []
         self._missing: list[str] = []
 
     def new_lines(self) -> list[Line]:
         """Return the lines since the last call, in the order of time.
 
         Raises:
-            CannotBeDoneError: AWS refuses a search, or no log group exists.
+            CannotBeDoneError: AWS refuses a search, or no log group exists. The lines that were
+                read before are not lost: `unreturned` has them, and so has the next call.
         """
         self._missing = []
-        lines = sorted(line for one in self._start for line in self._lines(one))
+        for one in self._start:
+            self._search(one)
         if len(self._missing) == len(self._start):
             from leeway.wiring.clients import session
 
@@ -302,6 +309,11 @@ class LogSearch:
                 f"Region {session().region_name} has no log group {self._missing[0]}. Check "
                 "AWS_REGION and --stack; `sam deploy` creates the log groups of a stack."
             )
+        return self.unreturned()
+
+    def unreturned(self) -> list[Line]:
+        """Return the lines that were read and not returned yet, in the order of time."""
+        lines, self._read = sorted(self._read), []
         return lines
 
     def warn_of_missing(self) -> None:
@@ -318,23 +330,25 @@ class LogSearch:
             raise
         except CannotBeDoneError as error:
             write_stderr(f"warning: {error}")
-            return []
+            return self.unreturned()
 
-    def _lines(self, function: str) -> Iterator[Line]:
+    def _search(self, function: str) -> None:
+        seen = self._seen[function]
+        # A function without lines moves on too, or each search reads more than the one before.
+        start = max(self._start[function], self._now() - SKEW - LATE)
         for event in self._events(function):
             at = datetime.fromtimestamp(event["timestamp"] / 1000, UTC)
-            self._start[function] = max(self._start[function], at - LATE)
-            key = f"{function}/{event['eventId']}"
-            if key in self._seen:
+            start = max(start, at - LATE)
+            if event["eventId"] in seen:
                 continue
-            self._seen[key] = at
+            seen[event["eventId"]] = at
             line = parse_line(
                 function, event["timestamp"], event["message"], self._about, self._level
             )
             if line is not None:
-                yield line
-        oldest = min(self._start.values())
-        self._seen = {key: at for key, at in self._seen.items() if at >= oldest}
+                self._read.append(line)
+        self._start[function] = start
+        self._seen[function] = {key: at for key, at in seen.items() if at >= start}
 
     def _events(self, function: str) -> Iterator[dict[str, Any]]:
         from botocore.exceptions import ClientError

@@ -36,9 +36,9 @@ METRICS = {
     "leeway_nodes": "Running nodes, by owner and type, at the last record of costs.",
     "leeway_node_cost_usd_per_hour": "What the nodes of an owner cost.",
     "leeway_node_cost_on_demand_usd_per_hour": "What the same nodes would cost on demand.",
-    "leeway_namespace_cost_usd_per_hour": "What the pods of a namespace cost, in the last hour.",
-    "leeway_idle_cost_usd_per_hour": "What no pod requests, in the last hour.",
-    "leeway_last_day_cost_usd": "What the nodes cost in the last 24 recorded hours.",
+    "leeway_namespace_cost_usd_per_hour": "What its pods cost, in this hour and the last.",
+    "leeway_idle_cost_usd_per_hour": "What no pod requests, in this hour and the last.",
+    "leeway_last_day_cost_usd": "What the nodes cost in this hour and the 23 before it.",
     "leeway_last_day_returned_nodes": "Nodes that were given back in these hours, by cause.",
     "leeway_last_day_returned_usd_per_hour": "What the nodes cost that were given back.",
     "leeway_cost_recorded_timestamp_seconds": "Until when costs are recorded.",
@@ -144,18 +144,22 @@ def _read(stack: Stack, names: Sequence[str], now: datetime) -> Families:
 
     found = Families()
     for name in names:
-        hours = list(read_hours(stack, name, now - timedelta(hours=24), now))
-        add_costs(found, name, hours)
+        hours = list(read_hours(stack, name, now - timedelta(hours=23), now))
+        add_costs(found, name, hours, now)
         add_status(found, read_cluster_status(stack, name))
     return found
 
 
-def add_costs(found: Families, cluster: str, hours: "Sequence[CostHour]") -> None:
-    """Add what is recorded of a day, the last hour last."""
+def add_costs(found: Families, cluster: str, hours: "Sequence[CostHour]", now: datetime) -> None:
+    """Add what is recorded of a day, the last hour last. While nothing is recorded any more, nobody
+    knows what there is now."""
+    from leeway.costs import LONGEST_LOOK
+
     if not hours:
         return
     last = hours[-1]
-    for one in last.nodes:
+    is_current = now - last.through < LONGEST_LOOK
+    for one in last.nodes if is_current else ():
         kind, _, owner = one.owner.partition("/")
         about = {"cluster": cluster, "owner_kind": kind, "owner": owner}
         found["leeway_node_cost_usd_per_hour"].add(one.usd_per_hour, **about)
@@ -164,7 +168,9 @@ def add_costs(found: Families, cluster: str, hours: "Sequence[CostHour]") -> Non
             instance_type, _, capacity_type = each.partition(" ")
             of_type = {"instance_type": instance_type, "capacity_type": capacity_type}
             found["leeway_nodes"].add(count, **about, **of_type)
-    recent = [one for one in hours if one.covered][-2:]  # an hour that has just begun has little
+    # An hour that has just begun has little: with it, the hour before.
+    since = f"{now - timedelta(hours=1):%Y-%m-%d %H}"
+    recent = [one for one in hours if is_current and f"{one.day} {one.hour}" >= since]
     covered = sum((end - begin for one in recent for begin, end in one.covered), timedelta())
     if covered:
         share = timedelta(hours=1) / covered

@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import fields, is_dataclass
@@ -35,27 +35,36 @@ FormatOption = Annotated[
 ]
 
 
-_kept: ContextVar[list[str] | None] = ContextVar("_kept", default=None)
+def _write_stderr(text: str) -> None:
+    sys.stderr.write(f"{printable_lines(text)}\n")
+
+
+_writer: ContextVar[Callable[[str], None]] = ContextVar("_writer", default=_write_stderr)
 
 
 def write_stderr(text: str) -> None:
     """Write lines to stderr. It needs no console, whose start takes longer than the evictions of a
     drain."""
-    if (kept := _kept.get()) is not None:
-        kept.append(text)
-        return
-    sys.stderr.write(f"{printable_lines(text)}\n")
+    _writer.get()(text)
 
 
 @contextmanager
-def kept_warnings() -> Iterator[list[str]]:
-    """Keep what this thread would write to stderr, for a command that reads again and again."""
+def kept_warnings(*, written: bool = False) -> Iterator[list[str]]:
+    """Keep what this thread would write to stderr, for a command that reads again and again. If
+    `written`, it is also written."""
     kept: list[str] = []
-    token = _kept.set(kept)
+    outer = _writer.get()
+
+    def keep(text: str) -> None:
+        kept.append(text)
+        if written:
+            outer(text)
+
+    token = _writer.set(keep)
     try:
         yield kept
     finally:
-        _kept.reset(token)
+        _writer.reset(token)
 
 
 def write_stdout(text: str) -> None:

@@ -3,11 +3,14 @@
 import json
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from leeway_cli import main
-from leeway_cli.logs import FUNCTIONS, About, Level, parse_line
+from leeway_cli.errors import CannotBeDoneError
+from leeway_cli.logs import FUNCTIONS, About, Level, LogSearch, parse_line
 
 from tests.sandbox.aws.started import Sandbox
 from tests.template.granted import resources
@@ -164,6 +167,77 @@ def test_follow_prints_each_new_line_once(
     monkeypatch.setattr("leeway_cli.logs.time.sleep", write_or_stop)
     codes = [one.split()[1] for one in shown(capsys, "retire-node", "--follow")]
     assert codes == ["PodsLeftBehind", "NodeDrained", "Late", "Later"]
+
+
+class Searched:
+    """A client of CloudWatch Logs. `asked` has the start of each search in milliseconds."""
+
+    def __init__(self, events: dict[str, list[tuple[int, str]]]) -> None:
+        self.events, self.asked, self.refused = events, list[int](), ""
+
+    def get_paginator(self, _: str) -> "Searched":
+        return self
+
+    def paginate(self, **asked: Any) -> Iterator[dict[str, Any]]:
+        self.asked.append(asked["startTime"])
+        function = asked["logGroupName"].removeprefix("/aws/lambda/leeway-")
+        found = [one for one in self.events.get(function, ()) if one[0] >= asked["startTime"]]
+        yield {"events": [{"timestamp": at, "eventId": m, "message": m} for at, m in found]}
+        if function == self.refused:
+            answer: Any = {"Error": {"Code": "ThrottlingException", "Message": "slow down"}}
+            raise ClientError(answer, "FilterLogEvents")
+
+
+SECOND = 1_000
+HOUR = 3_600 * SECOND
+
+
+def search_of(client: Searched, monkeypatch: pytest.MonkeyPatch, clock: list[int]) -> LogSearch:
+    monkeypatch.setattr("leeway.wiring.clients.client", lambda _: client)
+    start = datetime.fromtimestamp(0, UTC)
+    return LogSearch(
+        "leeway",
+        ("reconcile", "retire-node"),
+        About(),
+        Level.INFO,
+        start,
+        lambda: start + timedelta(milliseconds=clock[0]),
+    )
+
+
+def test_a_search_does_not_read_more_and_more_while_a_function_is_quiet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [HOUR]
+    client = Searched({"reconcile": [(HOUR - 400 * SECOND, line("Done."))]})
+    search = search_of(client, monkeypatch, clock)
+    assert [one.message for one in search.new_lines()] == ["Done."]
+    clock[0] = 10 * HOUR
+    # The clock of this machine is 4 minutes ahead of that of AWS.
+    client.events["reconcile"].append((10 * HOUR - 240 * SECOND, line("Again.")))
+    assert [one.message for one in search.new_lines()] == ["Again."]
+    assert search.new_lines() == []
+    assert client.asked[:2] == [0, 0]
+    assert client.asked[2:4] == [HOUR - 330 * SECOND] * 2
+    assert client.asked[4:] == [10 * HOUR - 270 * SECOND, 10 * HOUR - 330 * SECOND]
+
+
+def test_a_search_that_fails_loses_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = {
+        "reconcile": [(1, line("One."))],
+        "retire-node": [(HOUR, line("Three.")), (HOUR - 60 * SECOND, line("Two."))],
+    }
+    client = Searched(events)
+    client.refused = "retire-node"
+    search = search_of(client, monkeypatch, [HOUR])
+    assert [one.message for one in search.new_lines_or_warning()] == ["One.", "Two.", "Three."]
+    with pytest.raises(CannotBeDoneError):
+        search.new_lines()
+    client.events["reconcile"].append((HOUR, line("Four.")))
+    with pytest.raises(CannotBeDoneError):
+        search.new_lines()
+    client.refused = ""
+    assert [one.message for one in search.new_lines()] == ["Four."]
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,10 @@ def test_every_command_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
         (["demo", "--interruptions", "0"], "--interruptions: expected 1 to 19"),
         (["demo", "--scenario", "calm"], "'calm' is not one of 'storm', 'scale-up'"),
         (["demo", "--replicas", "50"], "--replicas: expected --scenario scale-up with it"),
-        (["demo", "--scenario", "scale-down", "--view"], "--view: expected --scenario storm or"),
+        (
+            ["demo", "--scenario", "scale-down", "--view"],
+            "--view: expected --scenario storm, scale-up or",
+        ),
         (
             ["demo", "--scenario", "scale-up", "--nodes", "5"],
             "--nodes: expected --scenario storm with it",

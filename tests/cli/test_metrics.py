@@ -13,13 +13,21 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leeway.costs import NodeCount
+from leeway.costs import COST, CostHour, NodeCount, OwnerCost
 from leeway.launch.prices import SpendingLimit
 from leeway.provisioning.report import STATUS, PodsWithoutNode, ProvisioningStatus
 from leeway.reasons import Reason
 from leeway_cli import main
 from leeway_cli.errors import CannotBeDoneError
-from leeway_cli.metrics import CONTENT_TYPE, METRICS, MOST_SERIES, Families, exposition, server_of
+from leeway_cli.metrics import (
+    CONTENT_TYPE,
+    METRICS,
+    MOST_SERIES,
+    Families,
+    add_costs,
+    exposition,
+    server_of,
+)
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from tests.aws.stored import table_in
@@ -97,6 +105,36 @@ def test_everything_that_the_table_knows_is_a_gauge(run: Run, aws: Sandbox) -> N
     assert limits == {(("cluster", "prod"), ("pool", pool)): most for pool, most in LIMITS.items()}
     assert list(found["leeway_pool_paused"].values()) == [1]
     assert list(found["leeway_retirements"].values()) == [1]
+
+
+def at(end: datetime, **fields: Any) -> CostHour:
+    covered = ((end - timedelta(minutes=30), end),)
+    owners = {"leeway/web": OwnerCost(1.0)}
+    values: dict[str, Any] = {"covered": covered, "owners": owners, "namespaces": {"shop": 0.5}}
+    return CostHour("prod", f"{end:%Y-%m-%d}", f"{end:%H}", end, **{**values, **fields})
+
+
+def test_what_is_not_recorded_any_more_is_not_shown_as_current() -> None:
+    end = datetime(2026, 11, 23, 12, 40, tzinfo=UTC)
+    nodes = (NodeCount("leeway/web", 1, 0.5, 1.5, {"m5.large spot": 1}),)
+    old = at(end - timedelta(hours=5), namespaces={"old": 9.0})
+    for minutes, shown in ((14, True), (16, False)):
+        found = Families()
+        add_costs(found, "prod", [old, at(end, nodes=nodes)], end + timedelta(minutes=minutes))
+        for name in METRICS:
+            if name.startswith("leeway_node"):
+                assert bool(found[name].values) is shown, name
+        hourly = found["leeway_namespace_cost_usd_per_hour"].values
+        assert hourly == ({(("cluster", "prod"), ("namespace", "shop")): 1.0} if shown else {})
+        assert found["leeway_last_day_cost_usd"].values == {(("cluster", "prod"),): 2.0}
+        assert found["leeway_cost_recorded_timestamp_seconds"].values
+
+
+def test_a_day_is_this_hour_and_the_23_before_it(run: Run, aws: Sandbox) -> None:
+    for ago in (0, 22, 24):
+        table_in(aws).put(COST, at(datetime.now(UTC) - timedelta(hours=ago)))
+    found = parsed(run("--cluster", "prod")[1])
+    assert found["leeway_last_day_cost_usd"] == {(("cluster", "prod"),): 2.0}
 
 
 def test_names_follow_the_conventions_of_prometheus() -> None:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import yaml
 from leeway_cli import main
+from leeway_cli.errors import CannotBeDoneError
+from leeway_cli.explain.capacity import AccountReading, Source
 from leeway_cli.nodes.command import bar
 from leeway_cli.nodes.rows import (
     Fate,
@@ -21,6 +23,8 @@ from leeway_cli.nodes.rows import (
     rows_of,
     totals_of,
 )
+from leeway_cli.output import write_stderr
+from leeway_cli.selection.sources import Offers, sandbox_catalog
 
 from tests.cli.test_explain_capacity import MANY, budget, node, pod
 from tests.cli.test_status import retire
@@ -204,6 +208,37 @@ def test_a_kubeconfig_alone_is_enough(
         assert main.run(["nodes", *given]) == 0
         shown = capsys.readouterr().out
         assert [" 1 pod\n" in shown, " 2 pods\n" in shown] == [True, True]
+
+
+def test_offers_are_kept_for_some_minutes_with_what_was_warned_of(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    now, calls = [0.0], [0]
+
+    def find(*_: object, **__: object) -> Offers:
+        calls[0] += 1
+        if calls[0] in {1, 3}:
+            raise CannotBeDoneError("EC2 does not answer.")
+        write_stderr("The table has no catalog.")
+        write_stderr("warning: no Spot prices")
+        return Offers(sandbox_catalog())
+
+    source = Source((), (), "", None, None, True, None, "leeway", optional=True)
+    account = AccountReading(source, find, lambda: now[0])
+    seen = []
+    for now[0] in (0, 5, 60, 65, 600, 660, 665, 720):
+        seen.append((calls[0], bool(account.offers().catalog.names), capsys.readouterr().err))
+    failed = "EC2 does not answer.\n"
+    assert seen == [
+        (0, False, f"warning: no price is known: {failed}"),
+        (1, False, f"warning: no price is known: {failed}"),
+        (1, True, "The table has no catalog.\nwarning: no Spot prices\n"),
+        (2, True, "warning: no Spot prices\n"),
+        (2, True, "warning: no Spot prices\n"),
+        (2, True, f"warning: the prices of before are shown: {failed}"),
+        (3, True, f"warning: the prices of before are shown: {failed}"),
+        (3, True, "The table has no catalog.\nwarning: no Spot prices\n"),
+    ]
 
 
 def test_an_instance_that_was_launched_and_has_not_joined_is_starting() -> None:

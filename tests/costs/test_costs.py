@@ -19,6 +19,7 @@ from leeway.costs import (
     OwnerCost,
     PodUse,
     Price,
+    Recorded,
     Returned,
     counted,
     prices_of,
@@ -97,10 +98,10 @@ class World:
             self.record()
             self.now_ += MINUTE
 
-    def record(self) -> None:
+    def record(self) -> Recorded:
         listed = [ObservedInstance(one, "running", NOON) for one in self.running.values()]
         listed += [ObservedInstance(one, "terminated", NOON) for one in self.gone.values()]
-        self.recorder.record("prod", listed, self.labels)
+        return self.recorder.record("prod", listed, self.labels)
 
     @property
     def hours(self) -> list[CostHour]:
@@ -288,6 +289,18 @@ def test_thousands_of_namespaces_stay_within_an_item() -> None:
     assert isinstance(item.body, bytes)
     assert len(item.body) < 100_000
     assert COST.read(item) == hour
+
+
+@pytest.mark.parametrize("minutes", [21, 58])
+def test_an_owner_whose_last_node_is_gone_is_told_once_also_in_a_new_hour(minutes: int) -> None:
+    world = start(instance(1), instance(2, Owner(OwnerKind.AUTO_SCALING_GROUP, "ng")))
+    world.run(minutes)
+    del world.running[instance(1).instance]
+    told = []
+    for _ in range(30):
+        told += [one for one in world.record().nodes if one.owner == "leeway/web"]
+        world.now_ += MINUTE
+    assert [(one.nodes, one.usd_per_hour) for one in told] == [(0, 0.0)]
 
 
 def give_back(world: World, one: InstanceFacts, cause: str, saving: float) -> None:

@@ -21,6 +21,7 @@ class PodsInMemory:
     closes_at_once: bool = False
     changed: threading.Condition = field(default_factory=threading.Condition)
     watches: int = 0  # how often a watch was started
+    open: int = 0  # watches that run
     ended: int = 0  # how often the watches have come to their end
 
     def put(self, pod: UnscheduledPod, gone: bool = False) -> None:
@@ -80,28 +81,35 @@ class WatchInMemory:
         self._stopped = False
 
     def run(self, began: Callable[[], None], receive: Callable[[PodChange], None]) -> None:
+        with self._pods.changed:
+            self._pods.open += 1
+            try:
+                self._run(began, receive)
+            finally:
+                self._pods.open -= 1
+
+    def _run(self, began: Callable[[], None], receive: Callable[[PodChange], None]) -> None:
         pods = self._pods
-        with pods.changed:
-            pods.watches += 1
+        pods.watches += 1
+        if pods.error is not None:
+            raise pods.error
+        sent, ended = int(self._version or 0), pods.ended
+        if self._version and sent < pods.first:
+            raise WatchExpired("410")
+        began()
+        if not self._version:
+            for change in self._existing():
+                receive(change)
+            sent = len(pods.changes)
+        while True:
+            for change in pods.changes[sent:]:
+                receive(change)
+            sent = max(sent, len(pods.changes))
+            if self._stopped or pods.closes_at_once or pods.ended > ended:
+                return
             if pods.error is not None:
                 raise pods.error
-            sent, ended = int(self._version or 0), pods.ended
-            if self._version and sent < pods.first:
-                raise WatchExpired("410")
-            began()
-            if not self._version:
-                for change in self._existing():
-                    receive(change)
-                sent = len(pods.changes)
-            while True:
-                for change in pods.changes[sent:]:
-                    receive(change)
-                sent = max(sent, len(pods.changes))
-                if self._stopped or pods.closes_at_once or pods.ended > ended:
-                    return
-                if pods.error is not None:
-                    raise pods.error
-                pods.changed.wait(10)
+            pods.changed.wait(10)
 
     def stop(self) -> None:
         self._stopped = True

@@ -115,3 +115,17 @@ def test_an_api_server_that_does_not_answer_is_an_error(
     server.by_default(json_answer({"kind": "Status", "code": status}, status))
     with pytest.raises(error):
         use.read("prod", [])
+
+
+def test_a_list_that_does_not_end_is_given_up(
+    server: FaultyServer, use: HttpClusterUse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def one_more_page(request: Request) -> None:
+        number = int(request.query.get("continue", 0)) + 1
+        more = {} if number > 1_000 else {"continue": str(number)}
+        json_answer({"kind": "PodList", "metadata": more, "items": [pod("a", "n1")]})(request)
+
+    server.by_default(one_more_page)
+    monkeypatch.setattr("leeway.kubernetes.requested.READ_FOR", 0.05)
+    with pytest.raises(ClusterUnavailable):
+        use.read("prod", [])

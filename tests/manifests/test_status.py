@@ -283,6 +283,23 @@ def test_an_overlay_that_conflicts_and_an_own_kind_have_conditions() -> None:
     }
 
 
+def test_a_run_that_has_not_compared_overlays_leaves_their_conditions() -> None:
+    cluster = Cluster()
+    overlay = ReadObject("nodeoverlay.karpenter.sh", {"metadata": {"name": "b", "generation": 4}})
+    cluster.objects.append(overlay)
+    cluster.write()
+    assert "status" not in overlay.document, "it may conflict"
+    cluster.write(replace(FACTS, conflicts={"b": Reason("Conflict", "b conflicts with a.")}))
+    assert cluster.write(replace(FACTS, conflicts=None)) == 0
+    assert conditions(overlay.document["status"])["Ready"][0] == "False"
+    cluster.write(replace(FACTS, conflicts={}))
+    assert conditions(overlay.document["status"])["Ready"][0] == "True"
+    cluster.objects[-1] = replace(overlay, problem="spec.weight: 7 is odd")
+    cluster.write(replace(FACTS, conflicts=None))
+    valid = conditions(overlay.document["status"])["ValidationSucceeded"]
+    assert valid == ("False", "ManifestInvalid"), "what is invalid needs no comparison"
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),

@@ -75,13 +75,20 @@ def test_a_watch_that_is_refused_is_told_once_and_pods_are_watched() -> None:
 
 def test_a_home_that_changes_ends_the_watches_on_manifests() -> None:
     watched = Watched()
+    blue = [watched.pools.of("blue"), watched.classes.of("blue")]
     with watched.world.running():
-        until(lambda: watched.pools.of("blue").watches)
+        until(lambda: all(one.open for one in blue))
         watched.world.modes.of["blue"] = WITHOUT
         watched.world.modes.of["green"] = WITH
-        until(lambda: watched.pools.of("green").watches)
+        until(lambda: not any(one.open for one in blue))
+        until(lambda: watched.pools.of("green").open)
         watched.pools.of("green").change("pool", 1)
         until(lambda: ("green", "1 manifest changed.") in watched.world.wakes.wakes)
+        for one in blue:
+            one.change("pool", 1)
+        watched.world.watches.of("blue").put(waits("a"))
+        until(lambda: any("new pod" in why for why in watched.reasons()))
+    assert not any("manifest" in why for why in watched.reasons())
 
 
 def test_a_wake_that_failed_is_repeated() -> None:

@@ -1,12 +1,13 @@
 """Runs for a cluster whose manifests are in its API server: copied, used, and told their status."""
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from leeway.manifest_run import READY_FOR, Dependencies, ManifestRun
+from leeway.manifest_run import READY_FOR, WRITES_FOR, Dependencies, ManifestRun
 from leeway.manifests.configuration import Configuration, StoredManifests
 from leeway.manifests.in_cluster import HOME, Home, Lease, ManifestCopies, ManifestHome
 from leeway.manifests.reading import Kind
@@ -41,6 +42,7 @@ class Api:
         self.leases: list[Lease] = []
         self.patches: list[StatusPatch] = []
         self.events: list[ManifestEvent] = []
+        self.tried = 0  # writes, also those that fail
         self.error: Exception | None = None  # of each write
         self.refused: set[str] = set()  # objects whose status is refused
         self.pruned: set[str] = set()  # fields that the CRDs do not have
@@ -69,6 +71,7 @@ class Api:
         return self.leases
 
     def patch_status(self, patch: StatusPatch) -> bool:
+        self.tried += 1
         self.meanwhile()
         if self.error is not None:
             raise self.error
@@ -88,6 +91,8 @@ class Api:
         return True
 
     def write_event(self, event: ManifestEvent) -> None:
+        self.tried += 1
+        self.meanwhile()
         if self.error is not None:
             raise self.error
         self.events.append(event)
@@ -112,6 +117,7 @@ class World:
         self.table.put(HOME, ManifestHome("prod", 1, Home.CLUSTER))
         self.usage: Mapping[str, PoolUsage] | None = {}
         self.copied_before: set[str] = set()
+        self.limits: list[float] = []  # of the requests that write
         self.stored = StoredManifests(self.table)
         self.configuration = Configuration(self.stored, self.aws, Silent())
         self.runs = self.environment()
@@ -126,11 +132,17 @@ class World:
                 copy=ManifestCopies(self.table, lambda _: self.api, self.aws).copy,
                 manifests=self.configuration,
                 open_cluster=lambda _: self.api,
+                within=self._within,
                 sources=self.aws.deps.sources,
                 table=self.table,
                 clock=self.aws,
             )
         )
+
+    @contextmanager
+    def _within(self, seconds: float) -> Iterator[None]:
+        self.limits.append(seconds)
+        yield
 
     def _provision(self, cluster: str, why: str, until: datetime) -> ProvisioningReport:
         kinds = ("nodepool.karpenter.sh",)
@@ -320,6 +332,84 @@ def test_a_manifest_with_a_damaged_status_is_written(world: World) -> None:
     assert world.api.kinds["NodePool"]["pool"]["status"]["resources"]["nodes"] == "0"
 
 
+def put_invalid_pools(api: Api, count: int) -> None:
+    for number in range(count):
+        changes = {"metadata.name": f"odd{number}", "spec.template.spec.requirements": [{"key": 7}]}
+        api.put(changed(POOL, changes))
+
+
 def test_the_time_of_a_run_ends_its_writes(world: World) -> None:
+    put_invalid_pools(world.api, 3)
     world.runs.run("prod", "test", world.aws.now())
-    assert world.api.patches == []
+    assert (world.api.patches, world.api.events) == ([], [])
+    world.run()
+    assert len(world.api.events) == 3
+    assert 0 < world.limits[-1] < 60, "requests that hang end with the run"
+
+
+def test_the_status_of_one_cluster_leaves_time_for_the_next_one(world: World) -> None:
+    for number in range(30):
+        world.api.put(changed(POOL, {"metadata.name": f"pool{number}"}))
+    world.api.meanwhile = lambda: world.aws.sleep(1)
+    for _ in range(5):
+        before, patches = world.aws.now(), len(world.api.patches)
+        world.run()
+        assert world.aws.now() - before <= WRITES_FOR
+        assert world.limits[-1] == WRITES_FOR.total_seconds()
+        assert len(world.api.patches) > patches, "the next run goes on where it ended"
+
+
+def test_events_end_with_the_time_of_the_run(world: World) -> None:
+    put_invalid_pools(world.api, 3)
+    world.run()
+    world.aws.sleep(3600)  # the Events are due again, and no status is
+    world.api.meanwhile = lambda: world.aws.sleep(60)  # each write takes all the time
+    before = world.api.tried
+    world.run()
+    assert world.api.tried == before + 1
+
+
+@pytest.mark.parametrize("error", [ClusterUnavailable("timeout"), ClusterForbidden("403: no")])
+def test_an_api_server_that_does_not_write_one_event_is_asked_for_no_other_one(
+    world: World, error: Exception
+) -> None:
+    put_invalid_pools(world.api, 3)
+    world.run()
+    world.aws.sleep(3600)  # the Events are due again, and no status is
+    world.api.error, before = error, world.api.tried
+    assert world.run() == []
+    assert world.api.tried == before + 1
+
+
+def test_an_api_server_that_does_not_answer_gets_no_event_after_a_status(world: World) -> None:
+    put_invalid_pools(world.api, 3)
+    world.api.error = ClusterUnavailable("timeout")
+    assert world.run() == ["StatusNotWritten"]
+    assert world.api.tried == 1
+
+
+def test_node_classes_that_one_run_has_no_time_for_are_read_by_the_next_ones(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {"default", *(f"class{number}" for number in range(9))}
+    for name in names - {"default"}:
+        terms = [SELECTED, {"id": f"subnet-{name}"}]
+        world.api.put(changed(GOOD, {"metadata.name": name, "spec.subnetSelectorTerms": terms}))
+    subnets = world.aws.networks.subnets
+
+    def slow(terms: Any) -> Any:
+        world.aws.sleep(1)
+        return subnets(terms)
+
+    monkeypatch.setattr(world.aws.networks, "subnets", slow)
+    ready: list[set[str]] = []
+    for _ in range(5):
+        world.runs.run("prod", "test", world.aws.now() + timedelta(seconds=9))
+        classes = world.api.kinds["EC2NodeClass"]
+        written = {name for name in names if classes[name]["status"]}
+        assert all(world.api.status("EC2NodeClass", name)["Ready"] == "True" for name in written)
+        pool = world.api.kinds["NodePool"]["pool"]["status"]
+        assert bool(pool) == ("default" in written), "nothing is said of a class before it is read"
+        ready.append(written)
+    assert set() < ready[0] < names, "one run has no time for all of them"
+    assert ready[-1] == names

@@ -4,6 +4,7 @@ import threading
 from datetime import timedelta
 
 import pytest
+from leeway.costs import Recorded
 from leeway.instances.observed import (
     ObservedHook,
     ObservedInterruption,
@@ -326,6 +327,19 @@ def test_costs_are_recorded_of_the_instances_of_the_cluster_by_the_labels_of_its
     (problem,) = report.problems
     assert "read the pods by which costs are split" in problem.message
     assert "no answer" in problem.message
+
+
+def test_the_manifests_are_copied_before_the_pods_are_read() -> None:
+    account = Account([observed()])
+    copies: list[int] = []
+
+    def dies(*_: object) -> Recorded:
+        copies.append(len(account.copies))
+        raise MemoryError
+
+    account.record_costs = dies  # type: ignore[method-assign, assignment]
+    run(account)
+    assert copies == [1]
 
 
 def test_costs_that_are_not_recorded_stop_nothing_else() -> None:

@@ -1,7 +1,6 @@
 """The template of a release: code in S3, by parameters; everything else as in template.yaml."""
 
 import difflib
-import json
 import re
 from functools import cache
 from pathlib import Path
@@ -10,13 +9,12 @@ from typing import Any
 import boto3
 import pytest
 import yaml
-from leeway_sandbox.intrinsics import Resolver
 from samtranslator.parser.parser import Parser
 from samtranslator.translator.translator import Translator
 from samtranslator.yaml_helper import yaml_parse
 
 from tests.template.translation import CODE
-from tools.bundle import ROOT, bundle, coded_resources, expanded, joined, packaged
+from tools.bundle import ROOT, bundle, coded_resources, joined, packaged
 
 SOURCE = (ROOT / "template.yaml").read_text()
 PARAMETERS = {"ArtifactBucket": "archives-of-mine", "ArtifactPrefix": "leeway/0.1/"}
@@ -50,32 +48,6 @@ def test_code_comes_from_the_bucket_of_the_parameters() -> None:
         key = code["S3Key"]["Fn::Sub"]
         placed = key.replace("${ArtifactPrefix}", PARAMETERS["ArtifactPrefix"])
         assert placed == f"leeway/0.1/{name}-1.zip"
-
-
-def test_the_template_of_stacksets_is_the_same_without_macros() -> None:
-    """Its code comes from the bucket of each stack, and each value of the deployment is a
-    reference."""
-    archives = {name: f"{name}-1.zip" for name in CODE}
-    text = expanded(packaged(SOURCE, archives))
-    found = json.loads(text)
-    assert "Transform" not in found
-    assert "AWS::Serverless" not in text
-    assert "Fn::Transform" not in text
-    assert found["Parameters"] == translated()["Parameters"]
-    for one in found["Resources"].values():
-        if code := one["Properties"].get("Code") or one["Properties"].get("Content"):
-            assert code["S3Bucket"] == {"Ref": "ArtifactBucket"}
-            assert "${ArtifactPrefix}" in code["S3Key"]["Fn::Sub"]
-    values = PARAMETERS | {"ClusterNames": "dev,prod", "RetireNodeMemorySize": "2048"}
-    of = {"stack": "leeway", "region": "eu-west-1", "account": "123456789012"}
-    resolvers = [Resolver(one, values, **of) for one in (found, translated())]
-    roles = [name for name, one in found["Resources"].items() if one["Type"] == "AWS::IAM::Role"]
-    assert len(roles) > 5
-    for name in roles:
-        ours, theirs = (one.properties(name) for one in resolvers)
-        assert ours == theirs
-    assert resolvers[0].properties("RetireNodeFunction")["MemorySize"] == "2048"
-    assert len(text) < 1_000_000, "the largest template that CloudFormation takes from S3"
 
 
 def test_other_code_is_published_as_a_version() -> None:

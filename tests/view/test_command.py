@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -11,9 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
+from leeway_cli.errors import BadInputError
+from leeway_cli.view.command import SHORTEST, _show
 from leeway_cli.view.recording import read_recording
 
 from tests.sandbox.kubernetes.live import PODS, bare_pod, running_cluster
+from tests.view.pictures import PICTURE
 
 
 def test_the_page_follows_the_cluster_until_ctrl_c(tmp_path: Path) -> None:
@@ -54,6 +59,15 @@ def test_the_page_follows_the_cluster_until_ctrl_c(tmp_path: Path) -> None:
             assert process.wait() == 0, errors
     assert address not in errors, "the token is in no log"
     assert len(read_recording(record).splitlines()) > 2
+
+
+def test_a_port_that_is_used_leaves_no_record(tmp_path: Path) -> None:
+    record = tmp_path / "record.jsonl"
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(BadInputError, match="--port: expected a port"):
+            _show(iter([PICTURE]), port, record, SHORTEST)
+    assert not record.exists()
 
 
 def until(events: Any, field: str) -> Any:

@@ -162,6 +162,27 @@ async def _it_fits_on_a_phone_and_in_the_dark(tab: Tab) -> None:
     assert await tab.run("document.documentElement.scrollWidth") <= 400, await tab.run(too_wide)
 
 
+def test_a_server_that_is_not_the_one_of_the_page_is_not_believed(tmp_path: Path) -> None:
+    """When the command has ended, another user may open its port."""
+
+    async def run() -> None:
+        addresses: list[str] = []
+
+        async def show(page: Page) -> None:
+            page.proof = "of another"  # the HTML has the first one
+            page.publish(PICTURE)
+            async with opened(tmp_path / "profile") as tab:
+                await tab.open(addresses[0])
+                state = "document.getElementById('state')?.textContent"
+                await tab.until(state, lambda text: "another program answers" in (text or ""))
+                assert await tab.run("document.body.classList.contains('stale')")
+                assert await tab.run("document.querySelectorAll('.box').length") == 0
+
+        await serve(Page(), 0, addresses.append, show)
+
+    asyncio.run(run())
+
+
 def test_a_recording_is_played_and_can_be_moved(tmp_path: Path) -> None:
     second = later(PICTURE, 60, nodes={**PICTURE.nodes, NEW: node()})
     late = node(fate="retires", next="retires in", clock_at=second.at + 10)

@@ -1,5 +1,6 @@
 """What the page shows, and what changes in it."""
 
+from dataclasses import replace
 from datetime import timedelta
 from random import Random
 from typing import Any
@@ -17,6 +18,7 @@ from leeway_cli.nodes.reading import Seen
 from leeway_cli.nodes.rows import Records, rows_of
 from leeway_cli.view.picture import (
     MOST_LINES,
+    Change,
     LogLine,
     Picture,
     Pod,
@@ -77,18 +79,21 @@ def test_a_settled_cluster_sends_only_a_price() -> None:
 
 def test_lines_of_the_log_are_added_up_to_the_most() -> None:
     text = '{"level": "INFO", "message": "Done.", "code": "Done", "cluster": "prod"}'
-    lines = [parse_line("reconcile", at, text, About(), Level.INFO) for at in range(MOST_LINES)]
+    now = int(NOW.timestamp() * 1000)
+    lines = [
+        parse_line("reconcile", now + at, text, About(), Level.INFO) for at in range(MOST_LINES)
+    ]
     first = picture_of(seen(), None, (one for one in lines if one), (), "prod")
-    more = parse_line("reconcile", 10**6, text, About(), Level.INFO)
+    more = parse_line("reconcile", now + 10**6, text, About(), Level.INFO)
     assert more is not None
     second = picture_of(seen(), first, [more], (), "prod")
     assert len(second.log) == MOST_LINES
-    assert [line.at for line in difference(first, second).log] == [1000.0]
+    assert [line.at for line in difference(first, second).log] == [NOW.timestamp() + 1000]
 
 
 def test_characters_that_nobody_sees_are_shown() -> None:
     text = '{"level": "INFO", "message": "a \\u202e b", "code": "Done", "cluster": "prod"}'
-    line = parse_line("reconcile", 0, text, About(), Level.INFO)
+    line = parse_line("reconcile", int(NOW.timestamp() * 1000), text, About(), Level.INFO)
     found = picture_of(seen(), None, [line] if line else [], ["\x1b[2J"], "prod")
     assert found.log[0].message == "a \\u202e b"
     assert found.warnings == ("\\u001b[2J",)
@@ -101,6 +106,31 @@ def test_prices_are_kept_for_an_hour() -> None:
     assert len(applied(PICTURE, change).prices) == 61
     hour = timedelta(hours=1).total_seconds()
     assert applied(PICTURE, msgspec.structs.replace(change, at=AT + hour)).prices[0][0] == AT
+
+
+def test_lines_of_the_log_are_kept_for_an_hour() -> None:
+    lines = [LogLine(AT + at, "reconcile", "INFO", "", "", "") for at in (0, 60, 30)]
+    first = later(PICTURE, 60, log=tuple(lines))
+    for seconds, kept in ((3600, 3), (3601, 2), (3659, 2), (3661, 0)):
+        after = applied(first, Change(at=AT + seconds))
+        assert len(after.log) == kept, seconds
+        new = later(after, 0, log=(*after.log, LogLine(AT + seconds, "admit-node", *"abcd")))
+        assert len(difference(after, new).log) == 1
+
+
+def test_a_clock_that_is_set_back_does_not_bring_the_page_back() -> None:
+    first = picture_of(seen(), None, (), (), "prod")
+    ahead = later(first, 10)
+    assert picture_of(seen(), ahead, (), (), "prod").at == ahead.at
+    assert failed(ahead, "no", first.at).at == ahead.at
+
+
+def test_nodes_whose_prices_are_all_unknown_do_not_cost_nothing() -> None:
+    found = seen()
+    unknown = replace(found, rows=tuple(replace(one, price=None) for one in found.rows))
+    assert picture_of(unknown, None, (), (), "").prices == ()
+    some = replace(found, rows=(*unknown.rows[:1], *found.rows[1:]))
+    assert len(picture_of(some, None, (), (), "").prices) == 1
 
 
 def test_a_read_that_fails_keeps_what_was_seen() -> None:

@@ -90,16 +90,24 @@ def test_a_file_with_garbage_gets_one_line(
     ("words", "problem"),
     [
         (("--play", "none.jsonl"), "none.jsonl: No such file or directory."),
-        (("--play", "a", "--record", "b"), "--play: expected no cluster with it, only --port."),
-        (("--play", "a", "--sandbox"), "--play: expected no cluster with it"),
+        (("--play", "a", "--record", "b"), "--play: expected no other option than --port"),
+        (("--play", "a", "--sandbox"), "other option than --port, got --sandbox."),
+        (("--play", "a", "--cluster", "prod"), "got --cluster."),
+        (("--stack", "leeway", "--play", "a"), "got --stack."),
+        (("--play", "a", "--every", "5s"), "got --every."),
+        (("--play", "a", "-f", "b"), "got --filename."),
         (("--every", "0s"), "--every: expected at least 1s, got 0s."),
         (("--every", "soon"), "--every: "),
         (("--port", "70000"), "less than or equal to 65535"),
     ],
 )
 def test_options_that_do_not_fit_get_one_line(
-    words: tuple[str, ...], problem: str, capsys: pytest.CaptureFixture[str]
+    words: tuple[str, ...],
+    problem: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("LEEWAY_CLUSTER", "prod")
     assert main.run(["view", *words]) == 2
     printed = capsys.readouterr().err
     assert problem in printed

@@ -106,12 +106,15 @@ def test_a_viewer_gets_the_picture_and_then_what_changes() -> None:
             for viewer in (first, two):
                 kind, found = await event(viewer)
                 assert (kind, found["cluster"]) == ("picture", "prod")
+                assert found["proof"] == page.proof
             page.publish(later(PICTURE, 5, pods={}))
             for viewer in (first, two):
                 kind, found = await event(viewer)
                 assert kind == "change"
                 assert found == {"at": PICTURE.at + 5, "pods": dict.fromkeys(PICTURE.pods)}
         assert page.opened.is_set()
+        async with session.get(address) as answer:
+            assert f'data-proof="{page.proof}"' in await answer.text()
 
     served(use)
 

@@ -1,9 +1,10 @@
 """Reads a cluster as `provision_nodes` does, and decides which nodes would be given back."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -40,7 +41,7 @@ from leeway.wiring.launch_nodes import node_sources
 
 from leeway_cli.errors import CannotBeDoneError, aws_errors, kubernetes_errors
 from leeway_cli.explain.asked import cluster_read, find_manifests, stored_launches
-from leeway_cli.output import write_stderr
+from leeway_cli.output import kept_warnings, write_stderr
 from leeway_cli.selection.sources import KubernetesFiles, Offers, find_offers
 from leeway_cli.stack import cluster_name, find_stack, has_account
 
@@ -179,6 +180,9 @@ def group_sizes(facts: Iterable[InstanceFacts]) -> "dict[str, GroupSize]":
 FOLLOWED_SECONDS = 10.0
 """How long later steps are simulated."""
 
+OFFERS_FOR, SIZES_FOR, FAILED_FOR = 600.0, 60.0, 60.0
+"""For how many seconds offers count, the sizes of groups, and that offers could not be read."""
+
 STALE_AFTER = timedelta(hours=24)
 """The age of a catalog that is reported: refresh_catalog renews it every six hours."""
 
@@ -222,15 +226,80 @@ def time_limit(seconds: float = FOLLOWED_SECONDS) -> Proceed:
     return lambda: monotonic() < until
 
 
-def read_capacity(source: Source, states: ClusterStates | None = None) -> Capacity:
+class AccountReading:
+    """Reads of AWS what changes seldom, and keeps it for a command that reads a cluster again and
+    again: the offers, what pools would launch, and the sizes of Auto Scaling groups."""
+
+    def __init__(
+        self,
+        source: Source,
+        find: Callable[..., Offers] = find_offers,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._source, self._find, self._clock = source, find, clock
+        self._offers: Offers | None = None
+        self._warnings: list[str] = []
+        self._offers_until = self._sizes_until = float("-inf")
+        self._groups: frozenset[str] = frozenset()
+        self._sizes: Mapping[str, GroupSize] = {}
+
+    @cached_property
+    def launches(self) -> CurrentLaunches:
+        """Reads what pools would launch now. It keeps that itself."""
+        return CurrentLaunches(node_sources())
+
+    def offers(self) -> Offers:
+        """Return the offers. What was warned of when they were read is warned of each time."""
+        if self._offers is not None and self._clock() < self._offers_until:
+            for warning in self._warnings:
+                write_stderr(warning)
+            return self._offers
+        with kept_warnings(written=True) as said:
+            self._offers, lasts = self._read_offers()
+        self._warnings = [one for one in said if one.startswith("warning:")]
+        self._offers_until = self._clock() + lasts
+        return self._offers
+
+    def _read_offers(self) -> tuple[Offers, float]:
+        """Find the prices, and for how many seconds they count. If they are optional and cannot be
+        read, those before are used, or no price is known."""
+        source, nothing = self._source, Offers(opened(compressed(Survey(""))))
+        if source.optional and not (source.sandbox or has_account()):
+            return nothing, FAILED_FOR
+        try:
+            return self._find(source.region, source.stack, sandbox=source.sandbox), OFFERS_FOR
+        except CannotBeDoneError as error:
+            if not source.optional:
+                raise
+            if self._offers is not None and self._offers.catalog.names:
+                write_stderr(f"warning: the prices of before are shown: {error}")
+                return self._offers, FAILED_FOR
+            write_stderr(f"warning: no price is known: {error}")
+            return nothing, FAILED_FOR
+
+    def sizes(self, facts: Collection[InstanceFacts]) -> Mapping[str, GroupSize]:
+        """Return the sizes of the Auto Scaling groups that own these instances, by name."""
+        kind = OwnerKind.AUTO_SCALING_GROUP
+        names = frozenset(one.owner.name for one in facts if one.owner.kind is kind)
+        if names != self._groups or self._clock() >= self._sizes_until:
+            self._sizes, self._groups = group_sizes(facts), names
+            self._sizes_until = self._clock() + SIZES_FOR
+        return self._sizes
+
+
+def read_capacity(
+    source: Source, states: ClusterStates | None = None, account: AccountReading | None = None
+) -> Capacity:
     """Read the manifests, the cluster, its instances and the prices. Warnings go to stderr.
-    `states` reads the cluster, by default as the options of the source say.
+    `states` reads the cluster, by default as the options of the source say. `account` keeps what
+    it has read for the next call.
 
     Raises:
         BadInputError: an option or a file is invalid.
         CannotBeDoneError: the API server or AWS did not answer, or refused: the missing right is
             named.
     """
+    account = account or AccountReading(source)
     alone = source.optional and not (source.files or source.cluster)
     manifests: list[Manifest] = []
     if not alone:
@@ -239,7 +308,7 @@ def read_capacity(source: Source, states: ClusterStates | None = None) -> Capaci
     if not (pools or alone):
         write_stderr("warning: there is no NodePool: Leeway launches nothing and keeps all nodes.")
     policy = _policy(manifests)
-    offers = _offers(source)
+    offers = account.offers()
     stored = stored_launches(source.cluster, source.stack)
     state = _state(source, states)
     for unreadable in state.unreadable:
@@ -254,27 +323,12 @@ def read_capacity(source: Source, states: ClusterStates | None = None) -> Capaci
             )
         return _capacity(read, owners_by_labels(state, pools), {}, offers, records, policy.worth)
     facts = owners_by_ec2(state)
-    reading = CurrentLaunches(node_sources())
-    launches = _launches(reading, read, facts)
-    sizes = group_sizes(facts.values())
-    reservations = reading.reservations(
+    launches = _launches(account.launches, read, facts)
+    sizes = account.sizes(facts.values())
+    reservations = account.launches.reservations(
         read.cluster, read.manifests, read.intents, read.state.read_at
     )
     return _capacity(read, facts, sizes, offers, records, policy.worth, launches, reservations)
-
-
-def _offers(source: Source) -> Offers:
-    """Find the prices. If they are optional and cannot be read, no price is known."""
-    nothing = Offers(opened(compressed(Survey(""))))
-    if not source.optional:
-        return find_offers(source.region, source.stack, sandbox=source.sandbox)
-    if not (source.sandbox or has_account()):
-        return nothing
-    try:
-        return find_offers(source.region, source.stack, sandbox=source.sandbox)
-    except CannotBeDoneError as error:
-        write_stderr(f"warning: no price is known: {error}")
-        return nothing
 
 
 def _state(source: Source, states: ClusterStates | None) -> ClusterState:
@@ -292,7 +346,7 @@ def _launches(
     """Read from AWS what the pools would launch now; warn of what cannot be read."""
     now, own = read.state.read_at, own_instances(facts)
     found = launches.read(read.cluster, read.manifests, read.catalog, own, now)
-    for problem in found.problems:
+    for problem in found.lasting:
         write_stderr(f"warning: {problem.code}: {problem}")
     return found.of_pool
 

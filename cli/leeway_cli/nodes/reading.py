@@ -13,7 +13,13 @@ from leeway.table import OPEN
 from leeway.wiring.clients import table
 
 from leeway_cli.errors import CannotBeDoneError, aws_errors
-from leeway_cli.explain.capacity import Capacity, Source, read_capacity, time_limit
+from leeway_cli.explain.capacity import (
+    AccountReading,
+    Capacity,
+    Source,
+    read_capacity,
+    time_limit,
+)
 from leeway_cli.nodes.rows import NodeRow, Records, rows_of
 from leeway_cli.output import write_stderr
 from leeway_cli.stack import cluster_name, find_stack
@@ -41,10 +47,12 @@ class Seen:
 
 
 class NodeReading:
-    """Reads a cluster. What would be given back is planned once a minute."""
+    """Reads a cluster. What would be given back is planned once a minute. What AWS says of prices
+    and groups is kept for some minutes."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
+        self._account = AccountReading(source)
         self._course: Course | None = None
         self._planned_at = float("-inf")
 
@@ -55,7 +63,7 @@ class NodeReading:
             BadInputError: an option is invalid.
             CannotBeDoneError: the API server did not answer, or refused.
         """
-        read = read_capacity(self.source, states)
+        read = read_capacity(self.source, states, self._account)
         if time.monotonic() - self._planned_at > PLANNED_EVERY and read.snapshot.rules:
             self._course = _planned(read)
             self._planned_at = time.monotonic()

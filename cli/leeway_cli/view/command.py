@@ -4,7 +4,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, nullcontext, suppress
+from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Thread
@@ -39,6 +39,7 @@ LOG_EVERY = 2.0
 
 
 def view(
+    invocation: typer.Context,
     record: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Keep the last hour of the page in this new file."),
@@ -72,11 +73,11 @@ def view(
     leeway view --cluster prod --record incident.jsonl
     leeway view --play incident.jsonl
     """
+    if play:
+        _refuse_others(invocation)
     between = options.parse_duration("--every", every)
     if between < SHORTEST:
         raise BadInputError(f"--every: expected at least 1s, got {every}.")
-    if play and (record or files or kubeconfig or context or sandbox or region):
-        raise BadInputError("--play: expected no cluster with it, only --port.")
     with suppress(KeyboardInterrupt):
         if play:
             _play(play, port)
@@ -93,6 +94,15 @@ def view(
         with kubernetes_errors(), closing(kubeconfig_connection(kubeconfig, context)) as connection:
             states = KubernetesClusterStates(lambda _: connection, SystemClock())
             _show(_pictures(source, states), port, record, between)
+
+
+def _refuse_others(invocation: typer.Context) -> None:
+    """Refuse options that a recording does not use, unless the environment has them."""
+    for one in invocation.command.params:
+        source = invocation.get_parameter_source(one.name or "")
+        given = source is not None and source.name == "COMMANDLINE"
+        if given and one.name not in {"play", "port"}:
+            raise BadInputError(f"--play: expected no other option than --port, got {one.opts[0]}.")
 
 
 def _play(path: Path, port: int) -> None:
@@ -163,7 +173,7 @@ class _Log:
             return self._search.new_lines()
         except CannotBeDoneError as error:
             write_stderr(f"warning: the log of decisions is not known: {error}")
-            return []
+            return self._search.unreturned()
 
 
 def _search(source: "Source") -> "LogSearch":
@@ -182,11 +192,17 @@ def _show(
     from leeway_cli.view.server import Page, serve
 
     first = next(pictures)
-    with Recording(record) if record else nullcontext() as recording:
+    recording: Recording | None = None
+    with ExitStack() as open_files:
 
         async def run() -> None:
-            page = Page()
-            await serve(page, port, _announce, follow)
+            await serve(Page(), port, begin, follow)
+
+        def begin(address: str) -> None:
+            nonlocal recording
+            if record:  # the port is ours: a command that fails before leaves no empty file
+                recording = open_files.enter_context(Recording(record))
+            _announce(address)
 
         async def follow(page: "Page") -> None:
             loop = asyncio.get_running_loop()

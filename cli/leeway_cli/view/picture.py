@@ -6,6 +6,7 @@ update of a large cluster is small. The page, the record and its replay all use 
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import dropwhile
 
 import msgspec
 from leeway.disruption.snapshot import OwnNode
@@ -24,7 +25,7 @@ MOST_STEPS = 30
 """How many steps of the plan the page has."""
 
 KEPT = timedelta(hours=1)
-"""For how long prices, and the changes of a record, are kept."""
+"""For how long prices, lines of the log, and the changes of a record, are kept."""
 
 
 class Pod(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -131,15 +132,18 @@ class Change(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
 def picture_of(
     seen: Seen, before: Picture | None, log: Iterable[Line], warnings: Iterable[str], cluster: str
 ) -> Picture:
-    """Return the page for what a read has found. `log` are the lines since `before`."""
+    """Return the page for what a read has found. `log` are the lines since `before`. If the clock
+    was set back, the time of the page waits."""
     capacity = seen.capacity
-    at = capacity.snapshot.now.timestamp()
+    at = max(capacity.snapshot.now.timestamp(), before.at if before else 0.0)
     totals = totals_of(seen.rows, seen.saving)
     nodes = {one.name: one for one in (*capacity.snapshot.own, *(f.one for f in capacity.foreign))}
     pods = dict(_pods(nodes.values()))
     waiting = [one for one in capacity.snapshot.waiting if one.name not in pods]
     pods |= {one.name: _pod("", one.spec.requests) for one in waiting}
     steps = None if seen.course is None else seen.course.steps[:MOST_STEPS]
+    known = totals.without_price < totals.nodes or not totals.nodes
+    price = [(at, round(totals.price, 6))] if known else []
     return Picture(
         at=at,
         cluster=cluster,
@@ -160,8 +164,8 @@ def picture_of(
             )
             for one in steps
         ),
-        log=_latest([*(before.log if before else ()), *map(_line, log)]),
-        prices=_recent([*(before.prices if before else ()), (at, round(totals.price, 6))], at),
+        log=_latest([*(before.log if before else ()), *map(_line, log)], at),
+        prices=_recent([*(before.prices if before else ()), *price], at),
         totals=Totals(
             nodes=totals.nodes,
             pods=totals.pods.requested,
@@ -224,8 +228,11 @@ def _line(line: Line) -> LogLine:
     )
 
 
-def _latest(lines: Sequence[LogLine]) -> tuple[LogLine, ...]:
-    return tuple(lines[-MOST_LINES:])
+def _latest(lines: Sequence[LogLine], at: float) -> tuple[LogLine, ...]:
+    """Return the lines of the last hour, and not too many. A late line stays as long as the one
+    before it, so that a change has only what came."""
+    since = at - KEPT.total_seconds()
+    return tuple(dropwhile(lambda one: one.at < since, lines[-MOST_LINES:]))
 
 
 def _recent(prices: Sequence[tuple[float, float]], at: float) -> tuple[tuple[float, float], ...]:
@@ -276,7 +283,7 @@ def applied(before: Picture, change: Change) -> Picture:
         pods=_merged(before.pods, change.pods),
         totals=before.totals if change.totals is UNSET else change.totals,
         plan=before.plan if change.plan is UNSET else change.plan,
-        log=_latest([*before.log, *change.log]),
+        log=_latest([*before.log, *change.log], change.at),
         prices=_recent([*before.prices, *change.prices], change.at),
         warnings=before.warnings if change.warnings is UNSET else change.warnings,
         problem=before.problem if change.problem is UNSET else change.problem,
@@ -289,4 +296,4 @@ def _merged[T](before: Mapping[str, T], change: Mapping[str, T | None]) -> dict[
 
 def failed(before: Picture, problem: str, at: float) -> Picture:
     """Return the picture after a read that failed: what was seen last, and the problem."""
-    return msgspec.structs.replace(before, at=at, problem=printable(problem))
+    return msgspec.structs.replace(before, at=max(at, before.at), problem=printable(problem))

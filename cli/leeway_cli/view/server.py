@@ -44,16 +44,22 @@ _HEADERS: Final = {
 
 
 class Page:
-    """The page, which shows the last picture that was published, or plays a recording."""
+    """The page, which shows the last picture that was published, or plays a recording.
+
+    When the command has ended, another user may open its port and see the token in the request of
+    a page that is still open. So the page has a second secret, the proof, which it never sends, and
+    shows only what begins with it.
+    """
 
     def __init__(self, recording: bytes | None = None) -> None:
         self.token = secrets.token_urlsafe(32)
+        self.proof = secrets.token_urlsafe(32)
         self.opened = asyncio.Event()
         self._recording = recording
         self._picture: Picture | None = None
         self._changed = asyncio.Event()
         self._sent: tuple[Picture | None, Picture, bytes] | None = None
-        self._files = _files(live=recording is None)
+        self._files = _files(self.proof, live=recording is None)
 
     def publish(self, picture: Picture) -> None:
         """Show a picture to all viewers."""
@@ -106,14 +112,14 @@ class Page:
     def _event(self, seen: Picture | None, picture: Picture) -> bytes:
         """Return the event for a viewer who has seen a picture. Most have seen the same one."""
         if self._sent is None or self._sent[0] is not seen or self._sent[1] is not picture:
-            self._sent = seen, picture, _encoded(seen, picture)
+            self._sent = seen, picture, self._encoded(seen, picture)
         return self._sent[2]
 
-
-def _encoded(seen: Picture | None, picture: Picture) -> bytes:
-    if seen is None:
-        return b"event: picture\ndata: " + msgspec.json.encode(picture) + b"\n\n"
-    return b"event: change\ndata: " + msgspec.json.encode(difference(seen, picture)) + b"\n\n"
+    def _encoded(self, seen: Picture | None, picture: Picture) -> bytes:
+        if seen is None:
+            whole = {"proof": self.proof, **msgspec.structs.asdict(picture)}
+            return b"event: picture\ndata: " + msgspec.json.encode(whole) + b"\n\n"
+        return b"event: change\ndata: " + msgspec.json.encode(difference(seen, picture)) + b"\n\n"
 
 
 async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
@@ -121,12 +127,12 @@ async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
     response.headers.pop("Server", None)
 
 
-def _files(*, live: bool) -> dict[str, str]:
+def _files(proof: str, *, live: bool) -> dict[str, str]:
     """Return the files of the page by their names. The page itself has none."""
     found = {path.name: path.read_text(encoding="utf-8") for path in _FILES.iterdir()}
     templates = environment()
     found["report.css"] = templates.get_template("report.css").render()
-    found[""] = templates.get_template("view.html.j2").render(live=live)
+    found[""] = templates.get_template("view.html.j2").render(live=live, proof=proof)
     return found
 
 

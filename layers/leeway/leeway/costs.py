@@ -355,8 +355,9 @@ def node_counts(running: Iterable[InstanceFacts], price: Price) -> tuple[NodeCou
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What a run has recorded: the nodes of now, once in a quarter of an hour, and what was given
-    back. `error` is why the costs are not split by pods."""
+    """What a run has recorded: the nodes of now, once in a quarter of an hour, beside the owners
+    that have none since the last record, and what was given back. `error` is why the costs are not
+    split by pods."""
 
     nodes: tuple[NodeCount, ...] = ()
     returned: Mapping[str, Returned] = field(default_factory=dict)
@@ -399,6 +400,7 @@ class CostRecorder:
             self._through[cluster] = known
             looks.clear()
             return Recorded()
+        had = () if before is None else before.nodes
         fresh = _hour_of(cluster, now, now)
         if before is None:
             before = fresh  # the first look: nothing is known of the time before
@@ -422,7 +424,9 @@ class CostRecorder:
         self._through[cluster] = now
         looks.clear()
         told = known is not None and _slot(known) // TOLD_EVERY == _slot(now) // TOLD_EVERY
-        return Recorded(() if told else nodes, returned, error)
+        gone = {one.owner for one in had} - {one.owner for one in nodes}
+        none_left = (NodeCount(owner, 0, 0.0, 0.0, {}) for owner in sorted(gone))
+        return Recorded((*(() if told else nodes), *none_left), returned, error)
 
     def _stored(self, cluster: str, now: datetime) -> CostHour | None:
         """Read the item of this hour, or the last one before it."""

@@ -1,15 +1,16 @@
 """A run of provision_nodes for a cluster whose users keep its manifests in its API server.
 
 Copy what the API server has now → provision → write the status of the manifests. So a change acts
-in the run that the watch on manifests requests. The status comes last: nothing waits for it, and a
-status that cannot be written changes nothing else.
+in the run that the watch on manifests requests. The status comes last and takes a few seconds at
+most: pods of the next cluster of the batch may wait. One that cannot be written changes nothing
+else.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from leeway.clock import Clock
@@ -32,6 +33,7 @@ from leeway.manifests.status import (
     ReadObject,
     ResolvedClass,
     StatusPatch,
+    class_of,
     plan_statuses,
     shortened,
 )
@@ -59,9 +61,12 @@ READY_FOR = timedelta(minutes=5)
 """How long what a node class selects is kept; Karpenter reads AMIs as often."""
 RETRY_AFTER = timedelta(minutes=1)
 """How long it is kept if no node can be launched with it."""
+_AT_ONCE = datetime.min.replace(tzinfo=UTC)
 
 AT_THE_END = timedelta(seconds=3)
 """The time that a run keeps after its last write of a status."""
+WRITES_FOR = timedelta(seconds=6)
+"""How long a run reads node classes and writes statuses; the next run goes on where it ended."""
 
 EVENTS_KEPT = timedelta(minutes=55)
 MOST_EVENTS = 20
@@ -100,12 +105,13 @@ class ManifestApi(Protocol):
 @dataclass(frozen=True, slots=True)
 class Dependencies:
     """The ports. `run` provisions a cluster; `copy` copies its manifests, None if they are in the
-    table."""
+    table. `within` limits the seconds of all requests to an API server in its block."""
 
     run: Callable[[str, str, datetime], ProvisioningReport]
     copy: Callable[[str], Copied | None]
     manifests: Configuration
     open_cluster: Callable[[str], ManifestApi]
+    within: Callable[[float], AbstractContextManager[None]]
     sources: NodeSources
     table: Table
     clock: Clock
@@ -139,8 +145,11 @@ class ManifestRun:
         copied, problems = self._copy(cluster)
         report = self._deps.run(cluster, why, until)
         if copied is not None:
+            now = self._deps.clock.now()
+            end = min(until - AT_THE_END, now + WRITES_FOR)
             try:
-                problems += self._write(cluster, copied, report, until - AT_THE_END)
+                with self._deps.within((end - now).total_seconds()):
+                    problems += self._write(cluster, copied, report, end)
             except Exception as error:  # noqa: BLE001 (the run is done: only the status is missing)
                 problems.append(_not_written("the manifests", cluster, error))
         return replace(report, launch_problems=(*report.launch_problems, *problems))
@@ -163,6 +172,11 @@ class ManifestRun:
         deps, kept = self._deps, self._kept.setdefault(cluster, _Kept())
         api, now = deps.open_cluster(cluster), deps.clock.now()
         runs = running_karpenter(cluster, api.karpenter_leases(), now) is not None
+        classes: Mapping[str, ResolvedClass] = {}
+        later: Set[str] = frozenset()
+        if not runs:
+            half = now + (until - now) / 2
+            classes, later = self._classes(cluster, copied.objects, kept, now, half)
         facts = ClusterFacts(
             cluster,
             karpenter=runs,
@@ -174,12 +188,30 @@ class ManifestRun:
                 if one.paused is not None
             },
             conflicts=report.conflicts,
-            classes={} if runs else self._classes(cluster, copied.objects, kept, now),
+            classes=classes,
         )
+        known = [one for one in copied.objects if _named_class(one) not in later]
+        patches = plan_statuses(known, facts, now)
+        problems, answers = self._patch(cluster, patches, api, kept, until)
+        if answers:
+            ours = [one for one in copied.objects if not (runs and one.resource in OF_KARPENTER)]
+            self._warn(_events(ours, kept.events, now), api, kept, until)
+        return problems
+
+    def _patch(
+        self,
+        cluster: str,
+        patches: Sequence[StatusPatch],
+        api: ManifestApi,
+        kept: _Kept,
+        until: datetime,
+    ) -> tuple[list[Reason], bool]:
+        """Send the patches; return what is not written, and whether the API server answers."""
         problems: list[Reason] = []
         patched: dict[str, object] = {}
-        for patch in plan_statuses(copied.objects, facts, now):
-            if deps.clock.now() >= until:
+        answers = True
+        for patch in patches:
+            if self._deps.clock.now() >= until:
                 break
             if kept.patched.get(patch.uid) == patch.at_version:
                 # The CRD of the cluster does not have these fields.
@@ -190,35 +222,69 @@ class ManifestRun:
                 api.patch_status(patch)
             except (ClusterRefused, ClusterUnavailable) as error:
                 problems.append(_not_written(_title(patch.document), cluster, error))
+                answers = isinstance(error, ClusterRefused)
                 if len(problems) == MOST_PROBLEMS or not _of_one_object(error):
                     break
             else:
                 patched[patch.uid] = patch.at_version
         kept.patched = patched
-        ours = [one for one in copied.objects if not (runs and one.resource in OF_KARPENTER)]
-        for event in _events(ours, kept.events, now):
-            with suppress(ClusterRefused, ClusterUnavailable):  # the next run writes it
+        return problems, answers
+
+    def _warn(
+        self, events: Sequence[ManifestEvent], api: ManifestApi, kept: _Kept, until: datetime
+    ) -> None:
+        """Write Events until the time is over or the API server does not answer: the next run
+        writes the others."""
+        for event in events:
+            now = self._deps.clock.now()
+            if now >= until:
+                return
+            try:
                 api.write_event(event)
+            except (ClusterRefused, ClusterUnavailable) as error:
+                if not _of_one_object(error):
+                    return
+            else:
                 kept.events[event.name] = now + EVENTS_KEPT
-        return problems
 
     def _classes(
-        self, cluster: str, objects: Sequence[ReadObject], kept: _Kept, now: datetime
-    ) -> Mapping[str, ResolvedClass]:
-        """Resolve the node classes of a cluster that pools name, and those that none names yet."""
+        self,
+        cluster: str,
+        objects: Sequence[ReadObject],
+        kept: _Kept,
+        now: datetime,
+        until: datetime,
+    ) -> tuple[Mapping[str, ResolvedClass], Set[str]]:
+        """Resolve the node classes of a cluster that pools name, and those that none names yet;
+        return what is known, and the names of those that a later run resolves.
+
+        Each is kept at once, and those that were read longest ago come first. So a run whose time
+        is over is a step forward, however many classes there are.
+        """
         reading = _Reading(PoolResolver(self._deps.sources, cluster))
-        found: dict[str, tuple[NodeSettings, ResolvedClass, datetime]] = {}
         named = {one.document["metadata"]["name"] for one in objects if one.resource == NODE_CLASS}
-        written = self._deps.manifests.manifests(cluster, _KINDS)
-        for one in class_settings([each.manifest for each in written], named):
-            before = kept.classes.get(one.node_class)
-            if before is None or before[0] != one or now >= before[2]:
-                resolved = reading.resolve(one)
-                usable = resolved.known and not resolved.problem
-                before = one, resolved, now + (READY_FOR if usable else RETRY_AFTER)
-            found[one.node_class] = before
-        kept.classes = found
-        return {name: resolved for name, (_, resolved, _) in found.items()}
+        written = [one.manifest for one in self._deps.manifests.manifests(cluster, _KINDS)]
+        wanted = {one.node_class: one for one in class_settings(written, named)}
+        classes = kept.classes = {
+            name: one for name, one in kept.classes.items() if one[0] == wanted.get(name)
+        }
+        due = {name: classes[name][2] if name in classes else _AT_ONCE for name in wanted}
+        for name in sorted(due, key=lambda each: due[each]):
+            if due[name] > now or self._deps.clock.now() >= until:
+                break
+            resolved = reading.resolve(wanted[name])
+            usable = resolved.known and not resolved.problem
+            again_at = now + (READY_FOR if usable else RETRY_AFTER)
+            classes[name] = wanted[name], resolved, again_at
+        found = {name: resolved for name, (_, resolved, _) in classes.items()}
+        return found, wanted.keys() - found.keys()
+
+
+def _named_class(one: ReadObject) -> str:
+    """The node class that the status of an object is about; empty if it is about none."""
+    if one.resource == NODE_CLASS:
+        return str(one.document["metadata"]["name"])
+    return class_of(one.document) if one.resource == POOL else ""
 
 
 def class_settings(manifests: Sequence[Manifest], named: set[str]) -> Sequence[NodeSettings]:

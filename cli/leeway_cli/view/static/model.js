@@ -1,6 +1,6 @@
 // The picture of the cluster, as the server describes it, and the pods of each node.
 
-const KEPT = 3600; // seconds of prices
+const KEPT = 3600; // seconds of prices and lines
 const MOST_LINES = 300;
 
 export class Model {
@@ -51,7 +51,9 @@ export class Model {
     for (const one of ["totals", "plan", "warnings", "problem"]) {
       if (change[one] !== undefined) this[one] = change[one];
     }
-    this.log = [...this.log, ...(change.log ?? [])].slice(-MOST_LINES);
+    const lines = [...this.log, ...(change.log ?? [])].slice(-MOST_LINES);
+    const recent = lines.findIndex((line) => line.at >= this.at - KEPT);
+    this.log = recent < 0 ? [] : lines.slice(recent);
     this.prices = [...this.prices, ...(change.prices ?? [])].filter(([at]) => at >= this.at - KEPT);
     return { nodes, come, gone, plan: change.plan !== undefined, log: change.log?.length ?? 0 };
   }

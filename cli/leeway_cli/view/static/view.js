@@ -217,7 +217,8 @@ const show = (touched) => {
   fates();
   drawPrices();
   if (!touched || touched.plan) plan();
-  if (!touched || touched.log) log(touched?.log);
+  const rows = by("log").querySelectorAll("li:not(.none)").length;
+  if (!touched || touched.log || rows !== model.log.length) log(touched?.log);
   problem();
   if (by("detail").open) detail();
   say(touched);
@@ -236,14 +237,23 @@ const together = (all) => ({
 
 const follow = () => {
   const source = new EventSource("events");
+  let proven = false; // whether the server of this connection is the one that sent this page
   const read = (event, whole) => {
     const data = JSON.parse(event.data);
+    if (whole) proven = data.proof === document.body.dataset.proof;
+    if (!proven) {
+      source.close();
+      state("The command has ended, and another program answers at its address. Close this page.", true);
+      return;
+    }
     show(whole ? void model.begin(data) : model.apply(data));
     state(`${model.problem ? "Shown since the last read that succeeded. Tried" : "Live. Read"} at ${time(model.at)} UTC.`, Boolean(model.problem));
   };
   source.addEventListener("picture", (event) => read(event, true));
   source.addEventListener("change", (event) => read(event, false));
+  source.addEventListener("open", () => (proven = false));
   source.addEventListener("error", () => {
+    proven = false;
     state(`No connection: the command has ended, or is not reached.${model.at ? ` Shown as of ${time(model.at)} UTC.` : ""}`, true);
   });
   setInterval(ticking, 1000);

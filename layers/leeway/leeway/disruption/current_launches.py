@@ -29,10 +29,11 @@ type Reservations = Mapping[str, frozenset[str]]
 @dataclass(frozen=True, slots=True)
 class LaunchesRead:
     """What each pool would launch with, by its name, and what cannot be read: each problem once, as
-    long as it lasts."""
+    long as it lasts. `lasting` has all problems that last."""
 
     of_pool: Mapping[str, CurrentLaunch]
     problems: tuple[Reason, ...] = ()
+    lasting: tuple[Reason, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class CurrentLaunches:
         told = self._told.get(cluster, frozenset())
         self._told[cluster] = frozenset(kept.problems)
         new = tuple(reason for key, reason in kept.problems.items() if key not in told)
-        return LaunchesRead(kept.of_pool, new)
+        return LaunchesRead(kept.of_pool, new, tuple(kept.problems.values()))
 
     def reservations(
         self,

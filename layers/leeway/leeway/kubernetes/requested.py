@@ -9,10 +9,15 @@ from msgspec.json import Decoder
 from leeway.costs import NodeUse, PodUse
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.list_watch import ObjectList, list_objects
+from leeway.kubernetes.transport import within
 from leeway.ports.kubernetes import ClusterRefused
 from leeway.selection.reading.objects import Document, bound_node, is_finished, namespace_of
 from leeway.selection.reading.pod_objects import requests_of
 from leeway.selection.resources import Resources
+
+READ_FOR = 20.0
+"""Seconds for both lists of a cluster. All clusters are read at once, in a function that ends after
+120 s: a cluster that takes longer must not cost the others their records."""
 
 _OBJECTS = Decoder(ObjectList[dict[str, Any]])
 _SHAPES = (AttributeError, KeyError, TypeError, ValueError)
@@ -27,16 +32,21 @@ class HttpClusterUse:
     def read(self, cluster: str, labels: Collection[str]) -> Mapping[str, NodeUse]:
         """Read the nodes by the ids of their instances."""
         connection = self._connection_to(cluster)
-        pods: dict[str, list[PodUse]] = {}
-        for one in _listed(connection, "/api/v1/pods", lambda pod: _pod(pod, labels)):
-            pods.setdefault(one["node"], []).append(one["use"])
-        found: dict[str, NodeUse] = {}
-        copied: set[str] = set()
-        for one in _listed(connection, "/api/v1/nodes", _node):
-            instance = one["instance"]
-            copied |= {instance} & found.keys()
-            found[instance] = NodeUse(one["allocatable"], tuple(pods.get(one["name"], ())))
-        return {name: use for name, use in found.items() if name not in copied}
+        with within(READ_FOR):
+            return _read(connection, labels)
+
+
+def _read(connection: Connection, labels: Collection[str]) -> dict[str, NodeUse]:
+    pods: dict[str, list[PodUse]] = {}
+    for one in _listed(connection, "/api/v1/pods", lambda pod: _pod(pod, labels)):
+        pods.setdefault(one["node"], []).append(one["use"])
+    found: dict[str, NodeUse] = {}
+    copied: set[str] = set()
+    for one in _listed(connection, "/api/v1/nodes", _node):
+        instance = one["instance"]
+        copied |= {instance} & found.keys()
+        found[instance] = NodeUse(one["allocatable"], tuple(pods.get(one["name"], ())))
+    return {name: use for name, use in found.items() if name not in copied}
 
 
 def _listed(

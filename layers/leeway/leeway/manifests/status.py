@@ -101,7 +101,8 @@ class ClusterFacts:
     - `karpenter`: it runs, and owns the status of its kinds.
     - `held`: why nothing is launched from the manifests.
     - `usage`: that of pools by name; None if the run has not read the cluster.
-    - `paused`: why pools are paused, by name. `conflicts`: the NodeOverlays that apply nowhere.
+    - `paused`: why pools are paused, by name.
+    - `conflicts`: the NodeOverlays that apply nowhere; None if the run has not compared them.
     - `classes`: what node classes select, by name.
     """
 
@@ -110,7 +111,7 @@ class ClusterFacts:
     held: Reason | None = None
     usage: Mapping[str, PoolUsage] | None = None
     paused: Mapping[str, Reason] = field(default_factory=dict)
-    conflicts: Mapping[str, Reason] = field(default_factory=dict)
+    conflicts: Mapping[str, Reason] | None = None
     classes: Mapping[str, ResolvedClass] = field(default_factory=dict)
 
 
@@ -160,6 +161,7 @@ def plan_statuses(
     for one in objects:
         if one.resource not in WRITTEN:
             continue
+        wanted: Mapping[str, Any] | None
         if facts.karpenter and one.resource in OF_KARPENTER:
             wanted = _of_karpenter(one, facts, now) if one.resource == POOL else None
         elif one.resource == NODE_CLASS:
@@ -349,9 +351,14 @@ def _of_karpenter(one: ReadObject, facts: ClusterFacts, now: datetime) -> Mappin
     return {"conditions": conditions.listed()}
 
 
-def _plain_status(one: ReadObject, facts: ClusterFacts, now: datetime) -> Mapping[str, Any]:
-    conflict = facts.conflicts.get(_name(one.document)) if one.resource == OVERLAY else None
-    if conflict is not None and not one.problem:
+def _plain_status(one: ReadObject, facts: ClusterFacts, now: datetime) -> Mapping[str, Any] | None:
+    """The conditions of an overlay or of a kind of Leeway; None if they stay as they are."""
+    conflict = None
+    if one.resource == OVERLAY and not one.problem:
+        if facts.conflicts is None:
+            return None
+        conflict = facts.conflicts.get(_name(one.document))
+    if conflict is not None:
         conditions = _validated(one, now, "Conflict", conflict.message)
     else:
         conditions = _validated(one, now, "ManifestInvalid")

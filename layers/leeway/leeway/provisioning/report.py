@@ -51,7 +51,8 @@ class ProvisioningReport:
     - `late`: the pools with instances that are late to join.
     - `seconds`: how long the run took.
     - `usage`: the nodes of pools; None if the run has not read the cluster.
-    - `conflicts`: the NodeOverlays that conflict with others, by name.
+    - `conflicts`: the NodeOverlays that conflict with others, by name; None if the run has not
+      compared them.
     """
 
     cluster: str
@@ -73,7 +74,7 @@ class ProvisioningReport:
     late: tuple[LatePool, ...] = ()
     seconds: float = 0.0
     usage: Mapping[str, PoolUsage] | None = None
-    conflicts: Mapping[str, Reason] = field(default_factory=dict)
+    conflicts: Mapping[str, Reason] | None = None
 
 
 MOST_GROUPS = 40

@@ -194,13 +194,14 @@ class Reconciliation:
         report = ClusterReport(cluster)
         with report.guard("start on the cluster"):
             self._reconcile(report, region)
-        with report.guard("record the costs"):
-            self._record_costs(report, region)
-        # Last: an API server that is slow must not delay the search for lost events.
+        # After it: an API server that is slow must not delay the search for lost events.
         with report.guard("copy the manifests of the API server"):
             invalid, held = self._deps.copy_manifests(cluster)
             report.invalid_manifests.extend(invalid)
             report.problems.extend([held] if held else [])
+        # Last: of all parts, this one reads the most, and nothing is decided by it.
+        with report.guard("record the costs"):
+            self._record_costs(report, region)
         return report
 
     def _record_costs(self, report: ClusterReport, region: ObservedRegion) -> None:

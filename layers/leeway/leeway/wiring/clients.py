@@ -14,6 +14,7 @@ import boto3
 import botocore.session
 from aws_lambda_powertools import Logger, Metrics
 from botocore.config import Config
+from botocore.parsers import PROTOCOL_PARSERS, EC2QueryParser, ResponseParserFactory
 from botocore.utils import parse_timestamp
 
 from leeway import __version__
@@ -90,35 +91,43 @@ def clock() -> CorrectedClock:
     return CorrectedClock(SystemClock())
 
 
-_NOT_READ = (
-    "BlockDeviceMappings",
-    "CpuOptions",
-    "EnclaveOptions",
-    "HibernationOptions",
-    "MaintenanceOptions",
-    "MetadataOptions",
-    "Monitoring",
-    "NetworkInterfaces",
-    "NetworkPerformanceOptions",
-    "PrivateDnsNameOptions",
-    "ProductCodes",
-    "SecondaryInterfaces",
+_NOT_READ = frozenset(
+    {
+        "blockDeviceMapping",
+        "cpuOptions",
+        "enclaveOptions",
+        "hibernationOptions",
+        "maintenanceOptions",
+        "metadataOptions",
+        "monitoring",
+        "networkInterfaceSet",
+        "networkPerformanceOptions",
+        "privateDnsNameOptions",
+        "productCodes",
+        "secondaryInterfaceSet",
+    }
 )
 """What DescribeInstances answers about an instance and Leeway does not read. With three network
 interfaces it is most of an instance, and parsing was most of a run of `reconcile`."""
 
 
-@cache
-def session() -> boto3.Session:
-    """Open the session of all clients. Lambda sets AWS_REGION; boto3 reads only
-    AWS_DEFAULT_REGION."""
-    core = botocore.session.get_session()
-    parsers = core.get_component("response_parser_factory")
-    parsers.set_parser_defaults(timestamp_parser=_parse_timestamp)
-    opened = boto3.Session(botocore_session=core, region_name=os.environ.get("AWS_REGION"))
-    follow_dates(opened.events, clock())
-    opened.events.register("creating-client-class.ec2", partial(_shorten_instances, core))
-    return opened
+class _Ec2Parser(EC2QueryParser):  # type: ignore[misc]  # botocore has no types
+    """Leaves out what is not read of an instance."""
+
+    def _handle_structure(self, shape: Any, node: Any) -> Any:
+        if shape.name == "Instance":
+            for child in [one for one in node if self._node_tag(one) in _NOT_READ]:
+                node.remove(child)
+        return super()._handle_structure(shape, node)
+
+
+class _Parsers(ResponseParserFactory):  # type: ignore[misc]  # botocore has no types
+    """The parsers of the answers of AWS."""
+
+    def create_parser(self, protocol_name: str) -> Any:
+        """Return the parser of a protocol."""
+        parser = _Ec2Parser if protocol_name == "ec2" else PROTOCOL_PARSERS[protocol_name]
+        return parser(timestamp_parser=_parse_timestamp)
 
 
 def _parse_timestamp(value: Any) -> datetime:
@@ -130,13 +139,15 @@ def _parse_timestamp(value: Any) -> datetime:
         return parsed
 
 
-def _shorten_instances(core: botocore.session.Session, **_: object) -> None:
-    """Remove what is not read from EC2's model, so that botocore does not parse it. The loader
-    keeps the model that the client is built from."""
-    loader = core.get_component("data_loader")
-    members = loader.load_service_model("ec2", "service-2")["shapes"]["Instance"]["members"]
-    for name in _NOT_READ:
-        members.pop(name, None)
+@cache
+def session() -> boto3.Session:
+    """Open the session of all clients. Lambda sets AWS_REGION; boto3 reads only
+    AWS_DEFAULT_REGION."""
+    core = botocore.session.get_session()
+    core.register_component("response_parser_factory", _Parsers())
+    opened = boto3.Session(botocore_session=core, region_name=os.environ.get("AWS_REGION"))
+    follow_dates(opened.events, clock())
+    return opened
 
 
 _BUILDING = Lock()

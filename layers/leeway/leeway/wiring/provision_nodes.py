@@ -114,6 +114,7 @@ def _manifest_run() -> ManifestRun:
             copy=_copy,
             manifests=configuration(),
             open_cluster=cluster_api,
+            within=within,
             sources=node_sources(settings().clusters),
             table=table(),
             clock=clock(),
