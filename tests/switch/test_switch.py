@@ -1,17 +1,22 @@
 """A switch from Karpenter to Leeway and back: its steps, its refusals, and what a kill leaves."""
 
+import time
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from leeway.instances.owners import OWNER_TAG, POOL_TAG, OwnerKind
 from leeway.manifests.switched import Buyer
+from leeway_cli.adopt.adoptions import ADOPTION, CLAIM_TIME, Adoption
+from leeway_cli.adopt.run import Command
 from leeway_cli.errors import CannotBeDoneError
+from leeway_cli.output import Format
 from leeway_cli.switch.plan import Deployment, Do, plan_switch
 from leeway_cli.switch.run import carry_out
 
+from tests.fakes.table import TableInMemory
 from tests.switch.world import KARPENTERS, LEEWAYS, Cluster, Machine, of_karpenter
 
 TO = [Buyer.LEEWAY, Buyer.KARPENTER]
@@ -259,3 +264,50 @@ def test_leeways_launches_are_quiet_before_karpenter_runs() -> None:
     cluster.switched(Buyer.KARPENTER)
     assert cluster.now - began > timedelta(seconds=60)
     assert all(OWNER_TAG not in one.tags for one in cluster.machines.values())
+
+
+def test_a_command_that_has_lost_its_claim_writes_nothing_more() -> None:
+    cluster = of_karpenter()
+
+    def lost(_: float) -> None:
+        raise CannotBeDoneError("Another process has taken over cluster prod.")
+
+    with pytest.raises(CannotBeDoneError, match="taken over"):
+        carry_out(cluster, Buyer.LEEWAY, lambda _: None, lost)
+    assert (cluster.switch, cluster.deployment.replicas) == (None, 2)
+
+
+def test_a_claim_is_renewed_while_a_node_is_drained() -> None:
+    table = TableInMemory()
+    now = datetime(2026, 11, 23, 12, tzinfo=UTC)
+    first, second = (Adoption(table, "prod", lambda: now, name) for name in ("first", "second"))
+    command = Command(yes=True, dry_run=False, output=Format.TABLE)
+    with command.claimed(first), command.renewing(every=0.001):
+        now += 2 * CLAIM_TIME
+        until = now + CLAIM_TIME
+        while (found := table.get(ADOPTION, cluster="prod")) is None or found.until < until:
+            time.sleep(0.001)
+        with pytest.raises(CannotBeDoneError, match="first works on cluster prod"):
+            second.claim()
+
+
+def test_a_lost_claim_stays_lost() -> None:
+    table = TableInMemory()
+    now = datetime(2026, 11, 23, 12, tzinfo=UTC)
+    first, second = (Adoption(table, "prod", lambda: now, name) for name in ("first", "second"))
+    first.claim()
+    now += 2 * CLAIM_TIME
+    second.claim()
+    for _ in range(2):
+        with pytest.raises(CannotBeDoneError, match="Another process"):
+            first.record([])
+    first.leave()
+    second.record([])
+
+
+def test_a_cluster_in_which_leeway_drains_nodes_is_not_given_back_yet() -> None:
+    seen = replace(of_karpenter().read(), retiring=("ip-10-0-0-1",))
+    plan = plan_switch(seen, Buyer.KARPENTER)
+    assert plan.steps == ()
+    assert "Leeway drains 1 node (ip-10-0-0-1)." in plan.refusals[0]
+    assert plan_switch(seen, Buyer.LEEWAY).refusals == ()

@@ -93,7 +93,8 @@ class Adoption:
         Raises:
             CannotBeDoneError: the claim has expired, and another process has taken it.
         """
-        if not self._write(tuple(changes)):
+        # A write that failed has read the record of the other process: it is not replaced.
+        if self._stored.holder != self.holder or not self._write(tuple(changes)):
             raise CannotBeDoneError(
                 f"Another process has taken over cluster {self.cluster}, since a step took too "
                 "long. Run the command again."
@@ -102,6 +103,8 @@ class Adoption:
     def leave(self) -> None:
         """Give up the claim. A record without changes is deleted."""
         stored = self._stored
+        if stored.holder != self.holder:
+            return  # another process has the claim
         try:
             if stored.changes:
                 self.table.put(ADOPTION, replace(stored, version=stored.version + 1, holder=""))

@@ -2,9 +2,10 @@
 one by one. Adopt asks the functions for their rights at the end."""
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import typer
@@ -33,6 +34,8 @@ from leeway_cli.adopt.settings.objects import ClusterObject
 from leeway_cli.errors import CannotBeDoneError, CommandError, aws_errors
 from leeway_cli.output import Format, print_json, some, write_stderr, write_stdout
 
+RENEW_EVERY = 15.0
+"""Seconds between two renewals of a claim while a long step runs."""
 READ_BACK_TRIES = 30
 READ_BACK_SECONDS = 1.0
 """Between two tries."""
@@ -58,6 +61,25 @@ class Command:
         time.sleep(seconds)
         if self.adoption is not None:
             self.adoption.record([*self.adoption.changes.values()])
+
+    @contextmanager
+    def renewing(self, every: float = RENEW_EVERY) -> Iterator[None]:
+        """Keep the claim for the time of the block, which does not call `sleep`. A claim that is
+        lost meanwhile is found by the next `sleep`."""
+        ended = threading.Event()
+
+        def renew() -> None:
+            while not ended.wait(every):
+                with suppress(CannotBeDoneError), aws_errors("the table"):
+                    self.sleep(0.0)
+
+        thread = threading.Thread(target=renew, name="claim", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
 
     def say(self, line: str) -> None:
         """Print a line of progress."""

@@ -16,6 +16,7 @@ from leeway_cli.output import Format, FormatOption, print_json, write_stdout
 from leeway_cli.stack import DEFAULT_STACK, StackOption
 
 if TYPE_CHECKING:
+    from leeway_cli.adopt.run import Command
     from leeway_cli.adopt.services import Connected
     from leeway_cli.switch.plan import SwitchPlan
     from leeway_cli.switch.world import LiveWorld
@@ -78,7 +79,7 @@ def switch(
     to = Buyer.LEEWAY if source is not None else Buyer.KARPENTER
     command = Command(yes, dry_run, output)
     with connected(cluster, stack, kubeconfig, context, command.sleep) as found:
-        drain = partial(_drain, kubeconfig, context, cluster, stack, output)
+        drain = partial(_drain, command, kubeconfig, context, cluster, stack)
         world = _world(found, deployment, drain)
         plan = plan_switch(world.read(), to)
         if output is Format.TABLE:
@@ -120,11 +121,11 @@ def _world(found: "Connected", deployment: str, drain: "partial[None]") -> "Live
 
 
 def _drain(
+    command: "Command",
     kubeconfig: Path | None,
     context: str | None,
     cluster: str,
     stack: str,
-    output: Format,
     node: str,
 ) -> None:
     """Do what `leeway terminate NODE --ignore-daemonsets --delete-emptydir-data` does."""
@@ -137,7 +138,8 @@ def _drain(
     terms = terms_of("", OnBlocked.WAIT, -1, False, 0, waits_for_volumes=True)
     allowed = options.allowed_flags(False, True, True)
     with (
-        redirect_stdout(sys.stderr if output is Format.JSON else sys.stdout),
+        command.renewing(),
+        redirect_stdout(sys.stderr if command.output is Format.JSON else sys.stdout),
         kubernetes_errors(),
         connect(kubeconfig, context, options.PAGE, ("", (), "")) as connected,
     ):

@@ -99,7 +99,8 @@ class Seen:
       `dry_run`: its Cluster manifest has spec.dryRun.
     - `pools`: the node class of each NodePool.
     - `problems`: why Leeway cannot read a NodePool or class; `ignored`: what of them has no effect.
-    - `nodes`: the name of the Node of an instance. `disrupted`: nodes that Karpenter drains.
+    - `nodes`: the name of the Node of an instance. `disrupted`: nodes that Karpenter drains;
+      `retiring`: those that Leeway drains.
     - `recorded`: the instances whose launch is in the table.
     - `unfit`: why Karpenter would not keep the node of an instance as it is.
     - `alive`: that Karpenter's Lease is renewed.
@@ -114,6 +115,7 @@ class Seen:
     claims: tuple[Claim, ...] = ()
     nodes: Mapping[str, str] = field(default_factory=dict)
     disrupted: tuple[str, ...] = ()
+    retiring: tuple[str, ...] = ()
     instances: tuple[Instance, ...] = ()
     recorded: frozenset[str] = frozenset()
     unfit: Mapping[str, str] = field(default_factory=dict)
@@ -202,7 +204,8 @@ OTHERWISE = (
 
 def plan_switch(seen: Seen, to: Buyer) -> SwitchPlan:
     """Plan the switch of a cluster to this buyer."""
-    refusals = (*_refusals(seen), *(_not_yet(seen) if to is Buyer.LEEWAY else ()))
+    others = _not_yet(seen) if to is Buyer.LEEWAY else _not_back_yet(seen)
+    refusals = (*_refusals(seen), *others)
     steps = _to_leeway(seen) if to is Buyer.LEEWAY else _to_karpenter(seen)
     plan = SwitchPlan(
         seen.cluster, to, () if refusals else (*steps,), refusals, found=(*_found(seen),)
@@ -210,6 +213,18 @@ def plan_switch(seen: Seen, to: Buyer) -> SwitchPlan:
     if to is Buyer.KARPENTER:
         return plan
     return replace(plan, otherwise=(*seen.ignored, *OTHERWISE), left=(*_left(seen),))
+
+
+def _not_back_yet(seen: Seen) -> Iterator[str]:
+    """A node that Leeway drains would stay with Karpenter, cordoned. Later retirements are of
+    instances that EC2 ends, because Leeway gives nothing back while the record names Karpenter."""
+    if seen.retiring and (seen.switch is None or seen.switch.buyer is Buyer.LEEWAY):
+        named = ", ".join(seen.retiring[:3]) + (" …" if len(seen.retiring) > 3 else "")
+        yield (
+            f"Leeway drains {counted(len(seen.retiring), 'node')} ({named}). Run the command again "
+            f"when `leeway status --cluster {seen.cluster}` shows none, and `leeway pause "
+            f"{seen.cluster}` before, if there are always some."
+        )
 
 
 def _found(seen: Seen) -> Iterator[str]:

@@ -17,6 +17,7 @@ from leeway.manifests.configuration import StoredManifests
 from leeway.manifests.in_cluster import Home, home_of, running_karpenter
 from leeway.manifests.reading import interpret
 from leeway.manifests.switched import SWITCH, Switch, switch_of
+from leeway.ports.kubernetes_objects import RETIRING
 from leeway.table import RecordChanged, Table
 
 from leeway_cli.adopt.settings.objects import KubernetesObjects
@@ -103,6 +104,9 @@ class LiveWorld:
             claims=tuple(_with_node(one, joined) for one in claims),
             nodes={instance: _name(one) for instance, one in self._nodes.items()},
             disrupted=tuple(_name(one) for one in nodes if _taints(one) & _DISRUPTED),
+            retiring=tuple(
+                _name(one) for one in nodes if RETIRING in (one["metadata"].get("labels") or {})
+            ),
             instances=instances,
             recorded=frozenset(one.instance for one in recorded if one.launch is not None),
             unfit=dict(self._unfit(instances, classes)),
@@ -274,6 +278,11 @@ def _manifest(document: Document) -> Document:
 
 def _class_of(pool: Document) -> str:
     return str(pool["spec"]["template"]["spec"]["nodeClassRef"]["name"])
+
+
+def _labels(document: Document) -> Document:
+    found: Document = document["metadata"].get("labels") or {}
+    return found
 
 
 def _taints(node: Document) -> frozenset[str]:
