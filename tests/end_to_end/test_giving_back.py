@@ -26,7 +26,6 @@ from tests.end_to_end.provisioning import (
     instances,
     run,
     sandbox_with,
-    store,
     table_of,
 )
 from tests.end_to_end.replacing import TEAM, Replacing, first
@@ -62,21 +61,6 @@ def team_pool(name: str, cpu: str = "2", expires: str = "Never", **spec: Any) ->
     template = {"expireAfter": expires}
     return pool(
         name, ["on-demand"], labels={TEAM: name}, only={"cpu": [cpu]}, template=template, **spec
-    )
-
-
-def joint_pool(name: str, **spec: Any) -> dict[str, Any]:
-    """One of several pools for the team `joint`, with nodes of two processors if it is limited."""
-    cpu = {"cpu": ["2"], "family": ["m5"]} if "limits" in spec else {"cpu": ["4"]}
-    template = {"expireAfter": "Never"}
-    return pool(
-        name,
-        ["on-demand"],
-        labels={TEAM: "joint"},
-        only=cpu,
-        template=template,
-        disruption=QUICK,
-        **spec,
     )
 
 
@@ -138,14 +122,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GivingBack]:
         team_pool("kept", expires="1s", disruption=QUICK),
         team_pool("sick", disruption={"budgets": [{"nodes": "0"}]}),
         team_pool("guarded", annotations={PROTECTED: "true"}, disruption=QUICK),
-        *(joint_pool(name, limits={"nodes": "1"}) for name in ("joint-a", "joint-b")),
         document("Cluster", CLUSTER, SPEC),
     ) as (sandbox, kube):
         found = GivingBack(sandbox, kube)
         kept = team("kept", 1, **{PROTECTED: "true"})
         found.create(team("spare", 1), team("shrunk", 6), team("aged", 1), team("raced", 1), kept)
         sick = team("sick", 1, **{PROTECTED: "true"})
-        found.create(team("deleted", 1), team("guarded", 1), team("joint", 2), sick)
+        found.create(team("deleted", 1), team("guarded", 1), sick)
         run_reconcile(found)  # the index of instances
         found.scale("spare", 0)
         found.scale("guarded", 0)
@@ -227,19 +210,6 @@ def test_the_nodes_of_a_protected_pool_stay_until_their_annotation_is_removed(
     world.kube.patch(Node, node, {"metadata": {"annotations": {PROTECTED: None}}})
     outcome = world.runs_until(lambda: world.outcome(instance, since))
     assert (outcome["result"], outcome["terminated"]) == ("drained", True)
-
-
-def test_one_node_replaces_nodes_of_two_pools(world: GivingBack) -> None:
-    before = world.nodes("joint")
-    seen = world.since(0)
-    assert sorted(before) == sorted(_launched(seen, "joint-a") + _launched(seen, "joint-b"))
-    assert len(before) == 2, "each of the two pools has room for one node"
-    since = time.time()
-    store(world.sandbox, joint_pool("joint-c"))
-    world.runs_until(lambda: len(world.nodes("joint")) == 1 and len(world.running("joint")) == 2)
-    assert world.nodes("joint").keys() == {*_launched(world.since(since), "joint-c")}
-    told = _told(world.since(since))
-    assert any(all(name in one for name in before.values()) for one in told), "in one step"
 
 
 def test_an_instance_ends_15_minutes_after_its_node_was_deleted(world: GivingBack) -> None:
