@@ -84,7 +84,8 @@ def test_a_late_instance_is_shown_with_its_pool_and_the_usual_causes(
 def test_the_console_output_is_printed_only_if_it_is_asked_for(
     run: Run, aws: Sandbox, kind: str
 ) -> None:
-    instance = launch(aws, kind)
+    instance, ec2 = launch(aws, kind), aws.client("ec2")
+    aws.wait(lambda: "nodeadm" in ec2.get_console_output(InstanceId=instance).get("Output", ""))
     assert "Linux version" not in run(instance)[1]
     out = run(instance, "--console")[1]
     assert "Linux version" in out
