@@ -8,6 +8,7 @@ import pytest
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.ports.kubernetes import ClusterRefused
+from leeway.selection.offers.reservations import ReservedCapacity
 from leeway_cli.errors import CannotBeDoneError
 from leeway_cli.switch.claims import CLAIMS, claim_of, put_claim, why_unfit
 
@@ -149,6 +150,53 @@ def test_karpenter_keeps_a_node_only_if_its_nodeclaim_meets_each_requirement(
     assert ("do not fit the requirement" in found) is unfit, found
     assert bool(found) is unfit, found
     assert labels.items() <= claim_of(node(labels), FACTS, pool)["metadata"]["labels"].items()
+
+
+AMD64 = {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}
+GPU = {"key": "karpenter.k8s.aws/instance-gpu-count", "operator": "Exists"}
+NO_GPU = {"key": "karpenter.k8s.aws/instance-gpu-count", "operator": "DoesNotExist"}
+
+
+@pytest.mark.parametrize(
+    ("amis", "labels", "why"),
+    [
+        ({"ami-2": [AMD64], "ami-1": [AMD64]}, {}, "has the AMI ami-2 for its machine"),
+        ({"ami-1": [AMD64], "ami-2": [AMD64]}, {}, ""),
+        ({"ami-2": [], "ami-1": []}, {}, "has the AMI ami-2 for its machine"),
+        ({"ami-2": [AMD64, NO_GPU], "ami-1": [AMD64, GPU]}, {GPU["key"]: "1"}, ""),
+        ({"ami-1": [AMD64, NO_GPU], "ami-2": [AMD64, GPU]}, {GPU["key"]: "1"}, "the AMI ami-2"),
+        ({"ami-2": [AMD64, GPU], "ami-1": [AMD64, NO_GPU]}, {}, ""),
+        ({"ami-1": [AMD64, GPU]}, {}, "has no AMI for its machine"),
+        ({"ami-2": [AMD64]}, {}, "does not have the AMI ami-1"),
+    ],
+)
+def test_karpenter_keeps_a_node_only_with_the_first_ami_for_its_machine(
+    amis: dict[str, list[Any]], labels: dict[str, str], why: str
+) -> None:
+    found = deepcopy(CLASS)
+    found["status"]["amis"] = [{"id": name, "requirements": each} for name, each in amis.items()]
+    one = node({"kubernetes.io/arch": "amd64", **labels})
+    reason = why_unfit(one, FACTS, POOL, found)
+    assert why in reason
+    assert bool(reason) is bool(why)
+
+
+def test_a_node_in_a_reservation_that_its_class_no_longer_has_is_not_kept() -> None:
+    pool = deepcopy(POOL)
+    pool["spec"]["template"]["spec"]["requirements"][0]["values"] = ["reserved", "on-demand"]
+    reserved = {"capacity_type": "reserved", "reservation": ReservedCapacity("cr-1")}
+    facts, found = FACTS.model_copy(update=reserved), deepcopy(CLASS)
+    assert "capacity reservation cr-1" in why_unfit(node({}), facts, pool, found)
+    found["status"]["capacityReservations"] = [{"id": "cr-2"}, {"id": "cr-1"}]
+    assert why_unfit(node({}), facts, pool, found) == ""
+    found["status"]["capacityReservations"] = []
+    on_demand = facts.model_copy(update={"capacity_type": "on-demand", "reservation": None})
+    assert why_unfit(node({}), on_demand, pool, found) == "", "the reservation has ended"
+
+
+def test_a_node_whose_class_has_a_placement_group_is_not_kept() -> None:
+    found = {**CLASS, "spec": {"placementGroupSelector": {"name": "near"}}}
+    assert "placement group" in why_unfit(node({}), FACTS, POOL, found)
 
 
 def test_a_nodeclaim_has_what_ec2_says_and_not_what_the_kubelet_wrote() -> None:

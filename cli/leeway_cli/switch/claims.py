@@ -3,8 +3,9 @@
 A NodeClaim says from the beginning that it is launched, as which instance: Karpenter then launches
 nothing, finds the Node by its provider id, and registers it. It has no hashes of the NodePool and
 the class, so Karpenter does not compare their fields. It compares labels with the requirements, and
-the AMI, subnet and security groups with those in the status of the class. Source: Karpenter,
-nodeclaim lifecycle and disruption controllers, and `isNodeClassDrifted` of its AWS provider.
+the AMI, subnet, security groups, capacity reservation and placement group with those of the class.
+Source: Karpenter, nodeclaim lifecycle and disruption controllers, and `isNodeClassDrifted` of its
+AWS provider.
 """
 
 from collections.abc import Callable, Mapping
@@ -70,13 +71,38 @@ def why_unfit(
     for requirement in _requirements(pool["spec"]["template"]["spec"]).values():
         if not requirement.admits(labels.get(requirement.key)):
             return f"its labels do not fit the requirement {requirement} of its NodePool"
+    return _why_drifted(facts, labels, node_class)
+
+
+def _why_drifted(facts: InstanceFacts, labels: Mapping[str, str], node_class: Document) -> str:
+    """Return what of an instance differs from its class, as Karpenter compares them."""
     status = node_class.get("status") or {}
     if facts.image not in _ids(status, "amis"):
         return f"the status of its EC2NodeClass does not have the AMI {facts.image}"
+    if facts.image != (first := _image_for(labels, status)):
+        other = f"has the AMI {first} for its machine" if first else "has no AMI for its machine"
+        return f"the status of its EC2NodeClass {other}, and its instance has {facts.image}"
     if facts.subnet not in _ids(status, "subnets"):
         return f"the status of its EC2NodeClass does not have the subnet {facts.subnet}"
     if {*facts.security_groups} != _ids(status, "securityGroups"):
         return "the status of its EC2NodeClass has other security groups"
+    reserved = facts.reservation.id if facts.reservation is not None else ""
+    if reserved and reserved not in _ids(status, "capacityReservations"):
+        return (
+            "the status of its EC2NodeClass does not have the capacity reservation "
+            f"{reserved} of its instance"
+        )
+    if (node_class.get("spec") or {}).get("placementGroupSelector"):
+        return "its EC2NodeClass has a placement group, and its instance is in none"
+    return ""
+
+
+def _image_for(labels: Mapping[str, str], status: Document) -> str:
+    """Return the AMI that Karpenter uses for a machine with these labels: the first one in the
+    status whose requirements they meet. Source: Karpenter, `MapToInstanceTypes`."""
+    for one in status.get("amis") or ():
+        if all(each.admits(labels.get(each.key)) for each in _requirements(one).values()):
+            return str(one.get("id"))
     return ""
 
 
