@@ -10,7 +10,7 @@ from leeway.instances.owners import Owner, OwnerKind
 from leeway.ports.kubernetes import ClusterRefused
 from leeway.selection.offers.reservations import ReservedCapacity
 from leeway_cli.errors import CannotBeDoneError
-from leeway_cli.switch.claims import CLAIMS, claim_of, put_claim, why_unfit
+from leeway_cli.switch.claims import CLAIMS, claim_of, put_claim, remove_claim, why_unfit
 
 POOL: dict[str, Any] = {
     "apiVersion": "karpenter.sh/v1",
@@ -34,7 +34,7 @@ POOL: dict[str, Any] = {
 
 
 FACTS = InstanceFacts(
-    instance="i-1",
+    instance="i-0123456789abcdef0",
     cluster="prod",
     private_dns_name="node-1",
     zone="us-east-1a",
@@ -67,7 +67,7 @@ def node(labels: dict[str, str]) -> dict[str, Any]:
             "name": "node-1",
             "labels": {"karpenter.k8s.aws/ec2nodeclass": "default", **labels},
         },
-        "spec": {"providerID": "aws:///us-east-1a/i-1"},
+        "spec": {"providerID": "aws:///us-east-1a/i-0123456789abcdef0"},
         "status": {"conditions": [{"type": "Ready", "status": "True"}]},
     }
 
@@ -78,20 +78,27 @@ class Server:
 
     refuses: tuple[str, ...] = ()
     claims: dict[str, dict[str, Any]] = field(default_factory=dict)
+    allows_dry_runs: bool = False
 
-    def request(self, method: str, path: str, *, content: str = "", body: Any = None) -> Any:
-        if method in self.refuses:
+    def request(
+        self, method: str, path: str, *, content: str = "", body: Any = None, params: Any = None
+    ) -> Any:
+        if method in self.refuses and not (params and self.allows_dry_runs):
             raise ClusterRefused(f"403 {method} {path}")
+        if params:
+            return None
         name = path.removeprefix(f"{CLAIMS}/").removesuffix("/status")
         match method:
             case "POST":
                 name = body["metadata"]["name"]
-                self.claims[name] = {**body, "metadata": {**body["metadata"], "uid": "claim"}}
+                set_by_server = {"uid": "claim", "resourceVersion": "1"}
+                self.claims[name] = {**body, "metadata": {**body["metadata"], **set_by_server}}
             case "PATCH":
                 self.claims[name]["status"] = body["status"]
             case "DELETE":
                 found = self.claims[name]["metadata"]
-                assert body == {"preconditions": {"uid": found["uid"]}}
+                only = {"uid": found["uid"], "resourceVersion": found["resourceVersion"]}
+                assert body == {"preconditions": only}
                 if found.get("finalizers"):
                     found["deletionTimestamp"] = "2026-11-23T12:00:00Z"
                 else:
@@ -100,7 +107,7 @@ class Server:
 
 
 CLAIM = claim_of(node({}), FACTS, POOL)
-STATUS = {"providerID": "aws:///us-east-1a/i-1"}
+STATUS = {"providerID": "aws:///us-east-1a/i-0123456789abcdef0"}
 
 
 def test_a_nodeclaim_whose_status_is_refused_is_gone_at_once() -> None:
@@ -111,22 +118,47 @@ def test_a_nodeclaim_whose_status_is_refused_is_gone_at_once() -> None:
     assert server.claims == {}
     server.refuses = ()
     put_claim(server.request, CLAIM, STATUS)
-    assert server.claims["default-1"]["status"] == STATUS
+    assert server.claims["default-0123456789abcdef0"]["status"] == STATUS
 
 
 def test_a_nodeclaim_that_cannot_be_deleted_again_is_named() -> None:
-    server = Server(refuses=("PATCH", "DELETE"))
-    with pytest.raises(CannotBeDoneError, match="kubectl delete nodeclaim default-1"):
+    server = Server(refuses=("PATCH", "DELETE"), allows_dry_runs=True)
+    with pytest.raises(CannotBeDoneError, match="kubectl delete nodeclaim default-0123"):
         put_claim(server.request, CLAIM, STATUS)
+
+
+def test_no_nodeclaim_is_written_without_the_right_to_delete_it_again() -> None:
+    server = Server(refuses=("DELETE",))
+    with pytest.raises(ClusterRefused, match="DELETE"):
+        put_claim(server.request, CLAIM, STATUS)
+    assert server.claims == {}
+
+
+def test_only_a_nodeclaim_that_karpenter_has_not_taken_is_deleted_again() -> None:
+    """Karpenter would end the instance of one with its finalizer."""
+    server = Server()
+    put_claim(server.request, CLAIM, STATUS)
+    found = server.claims["default-0123456789abcdef0"]
+    found["metadata"]["finalizers"] = ["karpenter.sh/termination"]
+    remove_claim(server.request, "default-0123456789abcdef0")
+    assert server.claims
+    del found["metadata"]["finalizers"]
+    found["metadata"]["name"] = "default-x7k2p"
+    remove_claim(server.request, "default-0123456789abcdef0")
+    assert server.claims, "a name that Karpenter gives"
+    found["metadata"]["name"] = "default-0123456789abcdef0"
+    remove_claim(server.request, "default-0123456789abcdef0")
+    assert server.claims == {}
+    remove_claim(server.request, "default-0123456789abcdef0")
 
 
 def test_a_nodeclaim_that_is_being_deleted_gets_no_instance() -> None:
     server = Server()
     found = {"uid": "claim", "deletionTimestamp": "2026-11-23T12:00:00Z"}
-    server.claims["default-1"] = {"metadata": found}
+    server.claims["default-0123456789abcdef0"] = {"metadata": found}
     with pytest.raises(CannotBeDoneError, match="is being deleted"):
         put_claim(server.request, CLAIM, STATUS)
-    assert "status" not in server.claims["default-1"]
+    assert "status" not in server.claims["default-0123456789abcdef0"]
 
 
 @pytest.mark.parametrize(

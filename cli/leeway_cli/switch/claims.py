@@ -8,15 +8,18 @@ Source: Karpenter, nodeclaim lifecycle and disruption controllers, and `isNodeCl
 AWS provider.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
 from leeway.disruption.drift import drift_of
 from leeway.instances.facts import InstanceFacts
+from leeway.kubernetes.node_claims import TERMINATION
 from leeway.manifests.node_pool import pools_of
 from leeway.manifests.reading import interpret
 from leeway.ports.kubernetes import ClusterRefused
+from leeway.reasons import clause
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_CLASS, NODEPOOL, ZONE
 from leeway.selection.reading.cluster_objects import node_without_pods
 from leeway.selection.requirements import Requirement, Requirements
@@ -28,6 +31,9 @@ type Document = Mapping[str, Any]
 CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
 _MERGE = "application/merge-patch+json"
 _WITHOUT_FINALIZERS = '{"metadata":{"finalizers":null}}'
+
+_INSTANCE = re.compile(r"[0-9a-f]{8}(?:[0-9a-f]{9})?")
+"""The id of an instance without `i-`."""
 
 _COPIED = (
     NODEPOOL,
@@ -119,6 +125,16 @@ def claim_name(pool: str, instance: str) -> str:
     """Return the name of the NodeClaim of an instance: the same each time, so that a command that
     was killed finds its own."""
     return f"{pool}-{instance.removeprefix('i-')}"
+
+
+def is_taken(metadata: Document) -> bool:
+    """Whether a NodeClaim is Karpenter's: it has Karpenter's finalizer, or a name that no switch
+    gives. Karpenter sets its finalizer before anything else, and ends its names with five letters
+    of the API server."""
+    pool = (metadata.get("labels") or {}).get(NODEPOOL, "")
+    instance = str(metadata["name"]).removeprefix(f"{pool}-")
+    written = _INSTANCE.fullmatch(instance) is not None
+    return not written or TERMINATION in (metadata.get("finalizers") or ())
 
 
 def _requirements(source: Document) -> Requirements:
@@ -217,16 +233,37 @@ def put_claim(
             f"{name} --type merge --patch '{_WITHOUT_FINALIZERS}'`. Then run the command again."
         )
     if found is None:
+        # A right that is missing is found before there is anything to delete.
+        request("DELETE", path, params={"dryRun": "All"})
         found = request("POST", CLAIMS, body=document) or {}
-    uid = (found.get("metadata") or {}).get("uid")
     try:
         request("PATCH", f"{path}/status", content=_MERGE, body={"status": status})
     except ClusterRefused:
-        try:
-            request("DELETE", path, body={"preconditions": {"uid": uid}})
-        except ClusterRefused as error:
-            raise CannotBeDoneError(
-                f"NodeClaim {name} has no status, and Karpenter would launch an instance for it. "
-                f"Delete it before Karpenter starts: `kubectl delete nodeclaim {name}`."
-            ) from error
+        remove_claim(request, name)
         raise
+
+
+def remove_claim(request: Callable[..., Document | None], name: str) -> None:
+    """Delete a NodeClaim that a switch wrote, as it is now. One that Karpenter has taken stays: it
+    would end the instance. If Karpenter takes it between the two requests, its version is another
+    one, and nothing is deleted.
+
+    Raises:
+        CannotBeDoneError: the deletion is refused, and a person has to do it.
+    """
+    path = f"{CLAIMS}/{name}"
+    if (found := request("GET", path)) is None or is_taken(found["metadata"]):
+        return
+    metadata = found["metadata"]
+    only = {key: metadata[key] for key in ("uid", "resourceVersion")}
+    try:
+        request("DELETE", path, body={"preconditions": only})
+    except ClusterRefused as error:
+        now = request("GET", path)
+        if now is None or now["metadata"]["resourceVersion"] != metadata["resourceVersion"]:
+            return  # the next plan looks again
+        raise CannotBeDoneError(
+            f"NodeClaim {name} cannot be deleted: {clause(error)}. Without a status Karpenter "
+            "would launch an instance for it. Delete it before Karpenter starts: `kubectl delete "
+            f"nodeclaim {name}`."
+        ) from error
