@@ -24,6 +24,9 @@ POOL_HIBERNATES = ReasonCode(
     "node of it and gives its nodes back. `leeway wake {pool} 2h` wakes it.",
 )
 
+HIBERNATION = "Hibernation"
+"""The cause for which nodes of such a pool are given back."""
+
 _DAY = timedelta(days=1)
 
 LONGEST_WAKE = timedelta(days=7)

@@ -6,7 +6,7 @@ from enum import StrEnum
 from itertools import islice
 
 from leeway.headroom.windows import Cron
-from leeway.hibernation import Hibernation
+from leeway.hibernation import HIBERNATION, Hibernation
 from leeway.manifests import node_pool
 from leeway.manifests.node_pool import EXPIRATION, FORCEFUL, NodePool
 
@@ -24,7 +24,7 @@ class Cause(StrEnum):
     UNDERUTILIZED = "Underutilized"
     POOL_DELETED = "PoolDeleted"
     SCALED_DOWN = "ScaledDown"
-    HIBERNATION = "Hibernation"
+    HIBERNATION = HIBERNATION
 
 
 OUTDATED = frozenset(
