@@ -118,7 +118,7 @@ def read_hours(stack: Stack, cluster: str, begin: datetime, end: datetime) -> It
 @dataclass(frozen=True, slots=True)
 class Saved:
     """Nodes that Leeway gave back for one cause, what they cost per hour, and together in the time
-    since: 24 hours for each at most."""
+    since: 24 hours for each at most, and for a pool that hibernates the time until it is awake."""
 
     cause: str
     nodes: int
@@ -213,8 +213,14 @@ def _gaps(
 
 
 def _saved(hours: Iterable["CostHour"], end: datetime) -> Iterator[Saved]:
+    from leeway.hibernation import HIBERNATION
+
     by_cause: dict[str, list[tuple[Returned, timedelta]]] = {}
+    hibernated = 0.0
     for one in hours:
+        if one.hibernated:
+            hibernated += one.hibernated
+            by_cause.setdefault(HIBERNATION, [])
         for cause, returned in one.returned.items():
             since = min(max(timedelta(0), end - one.through), SAVES_FOR)
             by_cause.setdefault(cause, []).append((returned, since))
@@ -223,7 +229,9 @@ def _saved(hours: Iterable["CostHour"], end: datetime) -> Iterator[Saved]:
             cause,
             sum(each.nodes for each, _ in found),
             sum(each.usd_per_hour for each, _ in found),
-            sum(each.usd_per_hour * since.total_seconds() / 3600 for each, since in found),
+            hibernated
+            if cause == HIBERNATION
+            else sum(each.usd_per_hour * since.total_seconds() / 3600 for each, since in found),
         )
 
 
@@ -348,12 +356,19 @@ def as_text(report: CostReport, cluster: str, top: int) -> str:
 
 
 def _savings(report: CostReport) -> Iterator[str]:
+    from leeway.hibernation import HIBERNATION
     from leeway.reasons import counted
 
     if report.spot_saved > 0:
         saved = f"{report.spot_saved:,.2f} USD against on-demand"
         yield f"Spot instances of Leeway's pools saved {saved}."
     for one in report.saved:
+        if one.cause == HIBERNATION:
+            yield (
+                f"{one.cause}: Leeway gave back {counted(one.nodes, 'node')}, and their pools "
+                f"saved {one.usd:,.2f} USD while they hibernated."
+            )
+            continue
         yield (
             f"{one.cause}: Leeway gave back {counted(one.nodes, 'node')}, which saved "
             f"{one.usd_per_hour:,.4f} USD per hour, {one.usd:,.2f} USD in the 24 hours after each."

@@ -71,7 +71,10 @@ class NodeReading:
             self._planned_at = time.monotonic()
         course, now = self._course, read.snapshot.now
         records = _records(self.source)
-        return Seen(read, course, rows_of(read.snapshot.own, read.foreign, course, records, now))
+        rules = read.snapshot.rules.items()
+        asleep = {pool: one.hibernates.until for pool, one in rules if one.hibernates}
+        own, foreign = read.snapshot.own, read.foreign
+        return Seen(read, course, rows_of(own, foreign, course, records, now, asleep))
 
 
 def _planned(read: Capacity) -> Course:
