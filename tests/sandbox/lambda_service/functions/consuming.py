@@ -18,6 +18,8 @@ def handler(event: Any, context: Any) -> Any:
         log = Path(task["log"])
         _write(log, {"at": time.time(), "begin": task["name"], "record": record})
         time.sleep(task.get("seconds", 0))
+        while "waits_for" in task and f'"end": "{task["waits_for"]}"' not in log.read_text():
+            time.sleep(0.02)
         receives = int(record["attributes"]["ApproximateReceiveCount"])
         if receives <= task.get("dies", 0):
             os.kill(os.getpid(), signal.SIGKILL)
