@@ -182,9 +182,9 @@ def test_messages_of_one_group_are_handled_one_at_a_time_and_in_order(consumed: 
 def test_groups_are_handled_at_the_same_time(consumed: Consumed) -> None:
     consumed.consume()
     consumed.send("a1", group="a", waits_for="b1")
-    consumed.send("b1", group="b")
+    consumed.send("b1", group="b", waits_for="a1")
 
-    assert consumed.ended(2)[-2:] == ["b1", "a1"]
+    assert set(consumed.ended(2)[:2]) == {">a1", ">b1"}
 
 
 @pytest.mark.parametrize("way", ["fails", "raises", "dies"])
@@ -192,16 +192,13 @@ def test_a_message_that_was_not_handled_comes_again_before_the_next_one(
     consumed: Consumed, way: str
 ) -> None:
     consumed.consume()
-    consumed.send("warms up")  # a start may last longer than a message is hidden
-    consumed.ended(1)
-    if way == "fails":
-        consumed.hide_for(3)
-    failing: dict[str, Any] = {way: 1}
+    # The queue hides a message for a minute, so that none comes again while a function starts.
+    failing: dict[str, Any] = {way: 1, "hides": 1}
     consumed.send("a1", **failing)
     consumed.send("a2")
 
-    steps = [step for step in consumed.ended(4 if way == "fails" else 3) if step.startswith(">")]
-    assert steps[1:] == [">a1", ">a1", ">a2"]
+    steps = [step for step in consumed.ended(3 if way == "fails" else 2) if step.startswith(">")]
+    assert steps == [">a1", ">a1", ">a2"]
     consumed.empty()
 
 
