@@ -106,9 +106,10 @@ def test_a_dry_run_prints_the_plan_and_changes_nothing(
 def test_a_blocked_pod_is_deleted_at_its_latest_time_with_on_blocked_delete(
     live: Live, node: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    deploy(live, node, "guarded", 1)
+    # The pod has its whole grace to end in, also on a busy machine, and needs a moment of it.
+    deploy(live, node, "guarded", 1, terminationGracePeriodSeconds=30)
     live.create(BUDGETS, budget("guarded", "guarded", minAvailable=1))
-    assert drain(live, node, "--deadline", "6s", "--on-blocked", "delete", "-o", "json") == 0
+    assert drain(live, node, "--deadline", "34s", "--on-blocked", "delete", "-o", "json") == 0
     report = json.loads(capsys.readouterr().out)
     assert report["drained"] is True
     (pod,) = [p for p in report["pods"] if p["pod"].startswith("default/guarded")]
@@ -145,10 +146,12 @@ def test_a_pod_that_returned_is_deleted_at_its_latest_time(live: Live, node: str
     deletions = [e for e in live.journal("pod-deletion") if e["node"] == node]
     # Two seconds before the deadline are a pod's with a grace of one. On a machine that is too busy
     # to evict before that, there is nothing to come back.
-    early = [e["via"] for e in deletions if e["at"] < started + 4.9]
-    late = [e["via"] for e in deletions if e["at"] >= started + 4.9]
-    assert early in (["eviction"], [])
-    assert set(late) == {"delete"}
+    assert [e["via"] for e in deletions] in (
+        ["eviction"] * evictions + ["delete"] * (len(deletions) - evictions) for evictions in (0, 1)
+    )
+    deleted_at = [e["at"] for e in deletions if e["via"] == "delete"]
+    assert deleted_at
+    assert min(deleted_at) >= started + 4.9
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from moto.ec2.models.instances import Instance
 
 from leeway_sandbox.aws.faults import Faults
 from leeway_sandbox.control import Journal
+from leeway_sandbox.lag import lag
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ class Timers:
 
     def after(self, seconds: float, callback: Callable[..., None], *arguments: Any) -> Timer:
         """Run `callback(*arguments)` once, after `seconds` (at once if not positive)."""
-        timer = Timer(time.monotonic() + seconds, callback, arguments)
+        timer = Timer(time.monotonic() + seconds + lag(), callback, arguments)
         with self._changed:
             heapq.heappush(self._heap, (timer.due, next(self._order), timer))
             self._changed.notify()

@@ -20,6 +20,7 @@ from moto.sqs.models import sqs_backends
 from leeway_sandbox.aws.cloud import ACCOUNT, Cloud
 from leeway_sandbox.aws.notices import Event, timestamp
 from leeway_sandbox.aws.schedule_clock import ScheduleClock
+from leeway_sandbox.lag import lag
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +85,7 @@ class Deliveries:
                 return
             copies *= fault.copies
             delay += self._cloud.faults.delay(fault)
+        delay += lag()
         for _ in range(copies):
             if delay > 0:
                 self._cloud.timers.after(delay, self._queue.put, delivery)

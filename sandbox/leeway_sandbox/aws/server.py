@@ -38,6 +38,7 @@ from leeway_sandbox.aws.reservations import ReservationCalls, Reservations
 from leeway_sandbox.aws.stacks import DeployedStacks
 from leeway_sandbox.aws.throttling import Throttle
 from leeway_sandbox.control import JSON, PREFIX
+from leeway_sandbox.lag import lag
 from leeway_sandbox.listening import listen, port_of, refused
 
 if TYPE_CHECKING:
@@ -96,7 +97,9 @@ class Front:
             if refusal is not None:
                 return refused(*refusal)
         body = await request.read()
+        await asyncio.sleep(lag())
         status, headers, content = await self._answer(_environ(request, body), body)
+        await asyncio.sleep(lag())
         if status == LOST and request.transport:
             request.transport.close()
         headers.pop("Content-Length", None)  # aiohttp sets it

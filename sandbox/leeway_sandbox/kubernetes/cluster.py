@@ -25,6 +25,7 @@ from leeway_sandbox.kubernetes.objects import (
     uid_of,
 )
 from leeway_sandbox.kubernetes.store import Change, Key, Store
+from leeway_sandbox.lag import lag
 
 _LIVES_SECONDS = 3600.0
 
@@ -119,7 +120,7 @@ class Cluster:
         *arguments: *Arguments,
     ) -> asyncio.TimerHandle:
         """Call `callback` after some seconds."""
-        return asyncio.get_running_loop().call_later(seconds, callback, *arguments)
+        return asyncio.get_running_loop().call_later(seconds + lag(), callback, *arguments)
 
     def soon(self, callback: Callable[[], object]) -> None:
         """Call `callback` in the next iteration of the event loop."""

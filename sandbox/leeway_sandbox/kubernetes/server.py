@@ -28,6 +28,7 @@ from leeway_sandbox.kubernetes.controllers.disruption import Disruption
 from leeway_sandbox.kubernetes.eviction import Evictions
 from leeway_sandbox.kubernetes.objects import CLOCK, Object, encode, is_terminating, name_of, uid_of
 from leeway_sandbox.kubernetes.watch import Watch
+from leeway_sandbox.lag import lag
 
 _log = logging.getLogger(__name__)
 _JSON = "application/json"
@@ -58,7 +59,9 @@ class ApiServer:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Handle one request; the Date header is that of this server's clock."""
+        await asyncio.sleep(lag())
         response = await self._respond(request)
+        await asyncio.sleep(lag())
         if not response.prepared:
             response.headers["Date"] = CLOCK.date()
         return response

@@ -13,6 +13,7 @@ from leeway_sandbox.kubernetes.calls import Call
 from leeway_sandbox.kubernetes.objects import Object
 from leeway_sandbox.kubernetes.reading import candidates, selection, shown, version_of
 from leeway_sandbox.kubernetes.store import Change, Store, watch_line
+from leeway_sandbox.lag import lag
 
 _BOOKMARK_SECONDS = 60.0
 _SHORTEST_TIMEOUT = 1800
@@ -50,6 +51,7 @@ class Watch:
                 return
             while True:
                 if self._pending:
+                    await asyncio.sleep(lag())
                     chunk = b"".join(self._pending)
                     self._pending.clear()
                     yield chunk

@@ -15,6 +15,7 @@ from aiohttp.typedefs import Middleware
 
 from leeway_sandbox import access
 from leeway_sandbox.control import PREFIX, Journal
+from leeway_sandbox.lag import lag
 from leeway_sandbox.lambda_service.control import Control
 from leeway_sandbox.lambda_service.definitions import Functions
 from leeway_sandbox.lambda_service.event_sources import EventSources
@@ -81,7 +82,10 @@ def _check_caller(gate: access.Gate) -> Middleware:
         if request.path.startswith(RUNTIME_PREFIX) and request.remote != access.LOOPBACK:
             problem = "Only workers on this machine call the Lambda Runtime API."
             return refused(HTTPStatus.FORBIDDEN, problem)
-        return await handler(request)
+        await asyncio.sleep(lag())
+        answer = await handler(request)
+        await asyncio.sleep(lag())
+        return answer
 
     return check
 

@@ -138,9 +138,9 @@ def test_a_long_poll_waits_for_a_message_that_is_hidden(sqs: Any) -> None:
     queue = Fifo(sqs, "hidden")
     queue.send("again")
     (message,) = queue.receive()
+    began = time.monotonic()
     queue.hide(message, 1)
 
-    began = time.monotonic()
     (again,) = queue.receive(wait=LONGEST_POLL, AttributeNames=["All"])
 
     assert 0.8 < time.monotonic() - began < LONGEST_POLL

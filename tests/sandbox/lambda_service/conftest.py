@@ -53,7 +53,6 @@ DEFINITIONS = [
     definition("failing", "plain.failing", deadLetter=QUEUE_ARN + "failing-dead"),
     definition("failing-recorded", "plain.failing", onFailure=QUEUE_ARN + "failing-recorded"),
     definition("failing-dropped", "plain.failing", retries=0),
-    definition("slow", "plain.slow", timeout=1),
     definition("watching", "plain.watching", timeout=900, retries=0),
     definition("patient", "plain.slow", timeout=60),
     definition("leaving", "plain.leaving", retries=0),
@@ -64,7 +63,7 @@ DEFINITIONS = [
     durable("steps", "durable.steps"),
     durable("durable-failing", "durable.failing", deadLetter=QUEUE_ARN + "durable-dead"),
     durable("waiting", "durable.waiting", deadLetter=QUEUE_ARN + "durable-dead"),
-    durable("overdue", "durable.overdue") | {"timeout": 1},
+    durable("overdue", "durable.overdue"),
     durable("brief", "durable.waiting") | {"executionTimeout": 1},
 ]
 

@@ -26,12 +26,15 @@ def test_concurrent_invocations_run_on_separate_workers(service: Any) -> None:
 
 
 def test_a_function_that_exceeds_its_timeout_is_killed(service: Any) -> None:
-    error = service.invoke("slow", {"seconds": 30})
+    fault = {"function": "patient", "timeout": 1}
+    service.control("PUT", "faults", {"faults": [fault]})
+    error = service.invoke("patient", {"seconds": 30})
+    service.control("PUT", "faults", {"faults": []})
 
     assert error["errorType"] == "Sandbox.Timedout"
     assert error["errorMessage"].endswith("Error: Task timed out after 1.00 seconds")
-    assert service.journal("invocation", function="slow", outcome="timeout")
-    assert isinstance(service.invoke("slow", {"seconds": 0}), int)
+    assert service.journal("invocation", function="patient", outcome="timeout")
+    assert isinstance(service.invoke("patient", {"seconds": 0}), int)
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,9 @@ class Instances:
         self._devices[instance] = _take_devices(manifest)
         node = store.create(registry.NODE, _fresh_node(manifest))
         reference = owner_reference("Node", "v1", node)
+        earlier = store.get(registry.LEASE, "kube-node-lease", name)
+        if earlier is not None:  # of a deleted Node of this name: the collector comes later
+            store.remove(registry.LEASE, earlier)
         store.create(
             registry.LEASE,
             {

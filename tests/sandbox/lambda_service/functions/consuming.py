@@ -11,13 +11,15 @@ import boto3
 
 
 def handler(event: Any, context: Any) -> Any:
-    """Handle each message: write when it begins and ends, and fail as it says."""
+    """Handle each message: write when it begins and ends, and wait and fail as it says."""
     failed = []
     for record in event["Records"]:
         task = json.loads(record["body"])
         log = Path(task["log"])
         _write(log, {"at": time.time(), "begin": task["name"], "record": record})
         time.sleep(task.get("seconds", 0))
+        while "waits_for" in task and f'"begin": "{task["waits_for"]}"' not in log.read_text():
+            time.sleep(0.02)
         receives = int(record["attributes"]["ApproximateReceiveCount"])
         if receives <= task.get("dies", 0):
             os.kill(os.getpid(), signal.SIGKILL)

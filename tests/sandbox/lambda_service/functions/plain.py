@@ -56,7 +56,7 @@ def marking(event: Any, context: Any) -> Any:
 
 
 def watching(event: Any, context: Any) -> float:
-    """Run until a second before the deadline, or `beyond` it; return the time that was left."""
+    """Run until two seconds before the deadline, or `beyond` it; return the time that was left."""
     left: float = context.get_remaining_time_in_millis() / 1000
-    time.sleep(left - 1 + event.get("beyond", 0))
+    time.sleep(max(0.0, left - 2 + event.get("beyond", 0)))
     return left
