@@ -34,13 +34,15 @@ BESIDE := $(shell command -v setsid) nice -n 10
 test: setup ## run the tests (sam-test runs those of SAM)
 # One process rewrites the assertions of the modules; otherwise each worker would do it at its start.
 	@env -u LEEWAY_TALLY $(BIN)/python -m pytest --collect-only -q >/dev/null || true
-	@log=$$(mktemp) failed=0; \
-	$(BESIDE) $(BIN)/python -m pytest -n $(WORKERS) $(BY_FILE) --ignore=tests/end_to_end >"$$log" 2>&1 & \
-	unit=$$!; trap 'kill $$unit 2>/dev/null || true; rm -f "$$log"' EXIT; trap 'exit 130' INT TERM; \
+# Each run has temporary files of its own: two that remove old ones at the same time fail.
+	@own=$$(mktemp -d) failed=0; \
+	PYTEST_DEBUG_TEMPROOT=$$own $(BESIDE) $(BIN)/python -m pytest -n $(WORKERS) $(BY_FILE) \
+		--ignore=tests/end_to_end >$$own/log 2>&1 & \
+	unit=$$!; trap 'kill $$unit 2>/dev/null || true; rm -rf $$own' EXIT; trap 'exit 130' INT TERM; \
 	$(BIN)/python -m pytest -n $(WORKERS) $(BY_FILE) $(ALONE:%=--ignore=%) tests/end_to_end || failed=1; \
 	$(BIN)/python -m pytest $(ALONE) || failed=1; \
 	wait $$unit || failed=1; \
-	cat "$$log"; exit $$failed
+	cat $$own/log; exit $$failed
 
 hunt: setup ## draw new examples for the property tests (test draws the same ones each time)
 	$(BIN)/python -m pytest -n $(WORKERS) $(BY_FILE) -m hypothesis --hypothesis-profile=hunt tests

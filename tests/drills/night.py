@@ -14,7 +14,7 @@ from leeway_sandbox.sandbox import Sandbox
 
 from tests.drills.page import RUNBOOK, Section, sections
 from tests.drills.shell import Shell
-from tests.end_to_end.environment import Entry, Environment, Journal, until
+from tests.end_to_end.environment import PATIENCE, Entry, Environment, Journal, until
 from tests.end_to_end.provisioning import CLUSTER
 
 PAGE = sections(RUNBOOK.read_text(encoding="utf-8"))
@@ -183,11 +183,20 @@ class Night:
         for section in self._path:
             assert section.seen.startswith(promise), section.seen
             assert section.look, f"{section.title}: no command under Look"
+            whole += self._shown_by(section)
+        return whole
+
+    def _shown_by(self, section: Section) -> str:
+        """Run the commands of a section until they show each reason code. A function writes its
+        last log line after its outcome, and on a busy machine seconds later."""
+        until = time.monotonic() + PATIENCE
+        while True:
             said = self._of_this_night(self.type(*section.look))
             missing = [code for code in self._codes if code not in said]
-            assert not missing, f"{section.title}: {missing} not in\n{said}"
-            whole += said
-        return whole
+            if not missing:
+                return said
+            assert time.monotonic() < until, f"{section.title}: {missing} not in\n{said}"
+            time.sleep(1)
 
     def _of_this_night(self, said: str) -> str:
         """Leave out the log lines of earlier drills."""

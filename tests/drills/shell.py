@@ -19,6 +19,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from leeway_cli import main
 
 from tests.drills import aws_cli
+from tests.end_to_end.environment import PATIENCE
 
 _FUNCTIONS = r"""
 ask() {
@@ -67,7 +68,7 @@ class Shell:
                 env={**self.environment, "DRILL_PORT": str(port)},
                 capture_output=True,
                 text=True,
-                timeout=120,
+                timeout=PATIENCE,
                 check=False,
             )
         return done.stdout + done.stderr + "".join(self._errors)

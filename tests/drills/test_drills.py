@@ -19,7 +19,7 @@ from leeway_sandbox.provisioning import client
 
 from tests.drills.night import PAGE, Night, Row, consume_queue, drill, drills
 from tests.drills.page import commands
-from tests.end_to_end.environment import until
+from tests.end_to_end.environment import Journal, until
 from tests.end_to_end.launch_faults import no_capacity
 from tests.end_to_end.launches import answers
 from tests.end_to_end.provisioning import (
@@ -529,7 +529,7 @@ def test_new_nodes_are_not_admitted(night: Night) -> None:
     night.until(lambda: night.seen.of("node-joined", instance=gated))
     night.values["INSTANCE"] = lost[0]
     end_time_to_join(night.sandbox, [gated, *lost])
-    night.until(lambda: all(night.seen.admissions(one) for one in (gated, *lost)))
+    night.env.wait([gated, *lost], night.begun, Journal.admissions)
     said = night.look("Five minutes after the launch in the status; in the log with the outcome")
     assert all(instance in said for instance in (gated, *lost))
     assert "denied by an SCP" in said

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -29,7 +30,7 @@ from lightkube.resources.core_v1 import Node, Pod
 
 from tests.aws.stored import manifest
 from tests.end_to_end.conftest import daemonset
-from tests.end_to_end.environment import Environment, Journal
+from tests.end_to_end.environment import Environment, Journal, until
 from tests.end_to_end.rights import check_calls_are_granted
 
 CLUSTER = "provisioned"
@@ -195,15 +196,18 @@ def let_launches_age(sandbox: Sandbox, minutes: int) -> None:
         stored.put(INTENT, one.model_copy(update={"created_at": earlier, "version": 1}))
 
 
-def end_time_to_join(sandbox: Sandbox, launched: Iterable[str]) -> None:
-    """Move the deadlines of admissions to now, as if 15 minutes had passed."""
+def end_time_to_join(sandbox: Sandbox, launched: Iterable[str], cluster: str = CLUSTER) -> None:
+    """Move the deadlines of admissions to now, as if 15 minutes had passed. Their first steps may
+    come only now, on a busy machine."""
     dynamodb = client("dynamodb", sandbox.aws_url)
     stored = DynamoTable(lambda: dynamodb, table_of(sandbox))
     for instance in launched:
+        read = partial(stored.get, ADMISSION, cluster=cluster, instance=instance)
         conflicts, version = Conflicts("an admission record"), 0
+        until(read)
         while not version:
             with conflicts:
-                record = stored.get(ADMISSION, cluster=CLUSTER, instance=instance)
+                record = read()
                 assert record is not None
                 changes = {"deadline": SystemClock().now(), "version": record.version + 1}
                 stored.put(ADMISSION, record.model_copy(update=changes))

@@ -104,7 +104,7 @@ class Replacing(Environment):
         wanted = {one["metadata"]["name"]: one["spec"]["replicas"] for one in workloads}
         until(lambda: all(len(self.pods(n, "Pending")) == c for n, c in wanted.items()))
         self.wake(f"pods of {', '.join(wanted)} are pending")
-        until(lambda: all(len(self.running(name)) == n for name, n in wanted.items()), 90)
+        until(lambda: all(len(self.running(name)) == n for name, n in wanted.items()))
         self.until(0, lambda seen: all(map(seen.admissions, launched(seen, *POOLS))))
 
     def pods(self, team: str, phase: str) -> dict[str, str]:

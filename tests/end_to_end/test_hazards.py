@@ -35,6 +35,9 @@ HEARTBEAT = 30  # seconds; the minimum of Auto Scaling
 TIMEOUT = 26.0  # seconds of the policy for an instance that its group terminates
 MARGIN = 5.0  # seconds between the end of a drain and the reclaim
 LAST_CHANCE = 15.0  # seconds for pods after the two minutes have passed
+LATE = 75.0
+"""Seconds by which warnings come late. Less than the cap of a blocked pod's grace period is left,
+and enough for functions that start slowly on a busy machine."""
 FINALIZER = "backups.example.com/upload"
 
 WORLD = Scenario(
@@ -114,8 +117,8 @@ def results(actions: ClusterActions) -> HazardResults:
         begun = actions.sandbox.interrupt(interrupted, late=late, early=early)
         ends.update({n: one["reclaim_at"] for n, one in zip(names, begun, strict=True)})
 
-    interrupt("blocked", "deleted", "lifeless", "kept", "tolerating", late=95)
-    interrupt("early", late=60, early=50)
+    interrupt("blocked", "deleted", "lifeless", "kept", "tolerating", late=LATE)
+    interrupt("early", late=60, early=30)
     interrupt("future", late=-60, early=60)
     interrupt("overdue", late=150, early=-70)
     client("autoscaling", actions.sandbox.aws_url).terminate_instance_in_auto_scaling_group(
@@ -169,7 +172,8 @@ def test_heartbeats_extend_a_terminate_hook_until_the_end_of_the_retirement(
     outcome = case.outcome(seen)
     assert (outcome["kind"], outcome["result"]) == ("terminate-hook", "drained")
     answers = [e["outcome"] for e in seen.of("lifecycle-action", instance=case.instance)]
-    assert answers == ["begun", "heartbeat", "CONTINUE"]
+    assert (answers[0], answers[-1]) == ("begun", "CONTINUE")
+    assert set(answers[1:-1]) == {"heartbeat"}
     (gone,) = deleted(seen, "held-back")
     assert case.ends - 3 - 2 <= gone["at"]
     assert len(seen.of("eviction", pod="default/held-back", status=429)) > 3
@@ -277,14 +281,14 @@ def test_a_clock_difference_of_a_minute_has_no_effect(
     name = f"clock-{'ahead' if functions > 0 else 'behind'}"
     actions.put(
         *blocked(name, node, grace=6, ends_after=4),
-        pod(f"{name}-leaving", node, grace=70, ends_after=12),
+        pod(f"{name}-leaving", node, grace=70, ends_after=30),
         pod(f"{name}-long", node, grace=12, ends_after=10),
     )
     invariants, since = InvariantChecks(actions.env), time.time()
     actions.sandbox.faults("lambda", [{"clock": functions}])
     actions.sandbox.faults("kubernetes", [{"clock": api_server}])
     actions.kube.delete(Pod, f"{name}-leaving", namespace="default")
-    (begun,) = actions.sandbox.interrupt([instance], late=95)
+    (begun,) = actions.sandbox.interrupt([instance], late=LATE)
     actions.env.wait([instance], since)
     seen = invariants.check([instance])
     (outcome,) = seen.outcomes(instance)
@@ -305,7 +309,7 @@ def test_another_machine_with_the_nodes_name_keeps_its_pods_and_its_node(
     (instance, node) = actions.env.unused_nodes(1, "hooked").popitem()
     actions.put(*blocked("before", node, grace=3))
     invariants, since = InvariantChecks(actions.env), time.time()
-    actions.sandbox.interrupt([instance], late=60, early=52)
+    actions.sandbox.interrupt([instance], late=60, early=40)
     actions.env.until(since, lambda s: s.of("eviction", pod="default/before"))
     actions.sandbox.faults("kubernetes", [{"refuse": True}])
     actions.env.until(since, lambda s: s.of("node-deleted", node=node))

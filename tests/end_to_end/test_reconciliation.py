@@ -49,6 +49,7 @@ from tests.end_to_end.launches import (
     members,
     without_notices,
 )
+from tests.end_to_end.provisioning import end_time_to_join
 from tests.end_to_end.rights import granted, used
 
 
@@ -62,9 +63,8 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
     }
     state = tmp_path_factory.mktemp("launches")
     with Sandbox.start(WORLD, state_dir=state, options=options) as sandbox:
-        # The deadline is several times the join time of a node, because one test waits for it.
         # Several tests retire nodes voluntarily, and none tests the churn cap.
-        spec = {"notices": {"launch-hook": {"deadline": "16s"}}, "churn": {"percent": 100}}
+        spec = {"churn": {"percent": 100}}
         assert sandbox.deployed is not None
         (table,) = sandbox.deployed.tables
         stored = DynamoTable(lambda: client("dynamodb", sandbox.aws_url), table.name)
@@ -137,6 +137,9 @@ def test_a_gpu_node_without_a_device_plugin_is_abandoned_with_the_likely_cause(
     instance, _ = member(scaling, "bare-gpu")
     # Otherwise the group launches again and again.
     scaling.suspend_processes(AutoScalingGroupName="bare-gpu", ScalingProcesses=["Launch"])
+    (joined, *_) = env.until(0, lambda seen: seen.of("node-joined", instance=instance))
+    env.until(0, lambda seen: seen.of("node-ready", node=joined["node"]))
+    end_time_to_join(env.sandbox, [instance], CLUSTER)
     seen = env.wait([instance], 0, Journal.admissions)
     outcome = admission(seen, instance)
     assert outcome["result"] == "not-ready"
