@@ -270,4 +270,5 @@ def test_nodes_go_to_leeway_and_back_and_a_killed_switch_leaves_nothing(cluster:
     node = cluster.get(f"{NODES}/{NAME}-{LEEWAYS}")["metadata"]
     assert node["ownerReferences"][0]["uid"] == found[written]["metadata"]["uid"]
     assert all("leeway.sh/owner" not in one for one in cluster.ec2.tags.values())
+    assert written not in cluster.karpenter.drifted()
     assert (cluster.drained, cluster.ec2.ended, cluster.karpenter.began) == ([], [], [])
