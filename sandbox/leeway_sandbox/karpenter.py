@@ -450,7 +450,7 @@ def _hashes_differ(claim: Mapping[str, Any], of: Mapping[str, Any], name: str) -
 
 def _meets(labels: Mapping[str, str], requirements: Iterable[Mapping[str, Any]]) -> bool:
     for one in requirements:
-        value, values = labels.get(one["key"]), one.get("values") or ()
+        value, values = labels.get(one["key"]), list(one.get("values") or [])
         match one["operator"]:
             case "In":
                 meets = value in values
