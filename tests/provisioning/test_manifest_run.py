@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
+from leeway.hibernation import Hibernation, Sleeping
 from leeway.launch.images import Image, ImageVariant
 from leeway.launch.reservations import CapacityReservation
 from leeway.manifest_run import READY_FOR, WRITES_FOR, Dependencies, ManifestRun
@@ -120,6 +122,7 @@ class World:
         self.table.put(HOME, ManifestHome("prod", 1, Home.CLUSTER))
         self.usage: Mapping[str, PoolUsage] | None = {}
         self.copied_before: set[str] = set()
+        self.sleeping: Sleeping = {}
         self.limits: list[float] = []  # of the requests that write
         self.stored = StoredManifests(self.table)
         self.configuration = Configuration(self.stored, self.aws, Silent())
@@ -151,7 +154,7 @@ class World:
         kinds = ("nodepool.karpenter.sh",)
         found = self.configuration.manifests(cluster, kinds)
         self.copied_before = {one.name for one in found}
-        return ProvisioningReport(cluster, why, DONE, usage=self.usage)
+        return ProvisioningReport(cluster, why, DONE, usage=self.usage, sleeping=self.sleeping)
 
     def run(self) -> list[str]:
         """Run, and return the codes of the problems."""
@@ -356,6 +359,23 @@ def test_an_invalid_manifest_has_one_event_in_an_hour_and_its_last_version_appli
     world.run()
     assert world.api.status("NodePool", "pool")["Ready"] == "True"
     assert len(world.api.events) == 2
+
+
+def test_a_pool_that_hibernates_has_one_event_that_says_until_when(world: World) -> None:
+    now, berlin = world.aws.now(), ZoneInfo("Europe/Berlin")
+    world.sleeping = {"pool": Hibernation("pool", now, now.replace(hour=19, minute=0), berlin)}
+    for _ in range(3):
+        world.run()
+    (event,) = world.api.events
+    assert (event.reason, event.type) == ("PoolHibernates", "Normal")
+    assert "hibernates until 20:00 Europe/Berlin" in event.message
+    world.runs = world.environment()
+    world.run()
+    assert len({one.name for one in world.api.events}) == 1, "the API server refuses the second one"
+    tomorrow = now.replace(hour=19, minute=0) + timedelta(days=1)
+    world.sleeping = {"pool": Hibernation("pool", now, tomorrow, berlin)}
+    world.run()
+    assert len({one.name for one in world.api.events}) == 2
 
 
 def test_while_karpenter_runs_it_is_neither_overwritten_nor_corrected(world: World) -> None:

@@ -199,7 +199,8 @@ class ManifestRun:
         problems, answers = self._patch(cluster, patches, api, kept, until)
         if answers:
             ours = [one for one in copied.objects if not (runs and one.resource in OF_KARPENTER)]
-            self._warn(_events(ours, kept.events, now), api, kept, until)
+            due = (*_events(ours, kept.events, now), *_sleeps(ours, report, kept.events))
+            self._warn(due, api, kept, until)
         return problems
 
     def _patch(
@@ -433,6 +434,24 @@ def _events(
         if name not in written:
             reason = MANIFEST_INVALID(problem=problem, author="")
             found.append(ManifestEvent(name, one.document, reason.code, reason.message))
+    return found[:MOST_EVENTS]
+
+
+def _sleeps(
+    objects: Sequence[ReadObject], report: ProvisioningReport, written: Mapping[str, datetime]
+) -> Sequence[ManifestEvent]:
+    """Return the Events that are due about pools that hibernate: one for each time."""
+    found = []
+    for one in objects:
+        metadata = one.document.get("metadata") or {}
+        pool = str(metadata.get("name"))
+        if one.document.get("kind") != "NodePool" or (asleep := report.sleeping.get(pool)) is None:
+            continue
+        about = f"{metadata.get('uid')} {asleep.opens}"
+        name = f"{pool[:200]}.{hashlib.sha256(about.encode()).hexdigest()[:12]}"
+        if name not in written:
+            reason = asleep.reason
+            found.append(ManifestEvent(name, one.document, reason.code, reason.message, "Normal"))
     return found[:MOST_EVENTS]
 
 

@@ -9,7 +9,7 @@ keeps its time as long as its status is the same. A status that is already there
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from leeway.manifests.base import NO_PLACEMENT_GROUPS
 from leeway.printable import printable
@@ -138,12 +138,13 @@ class StatusPatch:
 
 @dataclass(frozen=True, slots=True)
 class ManifestEvent:
-    """A Kubernetes Event of type Warning about a manifest. `name` is that of the Event."""
+    """A Kubernetes Event about a manifest. `name` is that of the Event."""
 
     name: str
     document: Document
     reason: str
     message: str
+    type: Literal["Warning", "Normal"] = "Warning"
 
 
 def plan_statuses(
