@@ -3,14 +3,15 @@
 It talks to an API server and to EC2 over HTTP, as the real one does, and acts only while its
 Deployment has replicas. It launches nothing for pods: `add_claim` requests a node. Rules: the
 controllers nodeclaim.lifecycle, node.termination and nodeclaim.garbagecollection of Karpenter's
-core, and instance.garbagecollection of its AWS provider. It drains no node: no test needs that.
+core, and instance.garbagecollection of its AWS provider. It drains no node: no test needs that. It
+replaces no node either: `drifted` tells which ones Karpenter would replace.
 """
 
 import base64
 import contextlib
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,6 +31,20 @@ UNREGISTERED = {"key": "karpenter.sh/unregistered", "effect": "NoExecute"}
 _MERGE = {"Content-Type": "application/merge-patch+json"}
 _ENDED = ("shutting-down", "terminated")
 _LAUNCHED_FOR = 30.0  # seconds that an instance without a NodeClaim is left alone
+
+_MACHINE = {
+    "node.kubernetes.io/instance-type": "m5.xlarge",
+    "karpenter.k8s.aws/instance-category": "m",
+    "karpenter.k8s.aws/instance-family": "m5",
+    "karpenter.k8s.aws/instance-generation": "5",
+    "karpenter.k8s.aws/instance-size": "xlarge",
+    "karpenter.k8s.aws/instance-cpu": "4",
+    "karpenter.k8s.aws/instance-memory": "16384",
+    "kubernetes.io/arch": "amd64",
+    "kubernetes.io/os": "linux",
+    "karpenter.sh/capacity-type": "on-demand",
+}
+"""The labels that Karpenter gives the NodeClaim of the one type that it launches here."""
 
 _IMAGE = (
     "/aws/service/eks/optimized-ami/{version}/amazon-linux-2023/x86_64/standard/recommended/"
@@ -195,6 +210,22 @@ class Karpenter:
             if name not in known and age.total_seconds() > _LAUNCHED_FOR:
                 self._terminate(name)
 
+    def drifted(self) -> dict[str, str]:
+        """Return the NodeClaims whose nodes Karpenter would replace, with its reason."""
+        pools = {one["metadata"]["name"]: one for one in self._list(POOLS)}
+        classes = {one["metadata"]["name"]: one for one in self._list(CLASSES)}
+        instances = {one["InstanceId"]: one for one in self._instances()}
+        found = {}
+        for claim in self._list(CLAIMS):
+            instance = instances.get(_instance_of(claim.get("status") or {}))
+            pool = pools.get((claim["metadata"].get("labels") or {}).get("karpenter.sh/nodepool"))
+            node_class = classes.get(claim["spec"]["nodeClassRef"]["name"])
+            if instance is None or pool is None or node_class is None:
+                continue
+            if reason := _drift(claim, pool, node_class, instance):
+                found[claim["metadata"]["name"]] = reason
+        return found
+
     def _renew(self, now: datetime) -> None:
         renewed = f"{now:%Y-%m-%dT%H:%M:%S.%fZ}"
         spec = {"holderIdentity": "karpenter-0", "leaseDurationSeconds": 15, "renewTime": renewed}
@@ -226,6 +257,8 @@ class Karpenter:
         zone = instance["Placement"]["AvailabilityZone"]
         launched = {"type": "Launched", "status": "True", "reason": "Launched", "message": ""}
         launched["lastTransitionTime"] = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        labels = {**_MACHINE, "topology.kubernetes.io/zone": zone}
+        self._patch(f"{CLAIMS}/{claim['metadata']['name']}", {"metadata": {"labels": labels}})
         status = {
             "providerID": f"aws:///{zone}/{instance['InstanceId']}",
             "imageID": instance["ImageId"],
@@ -243,7 +276,8 @@ class Karpenter:
             "UserData": base64.b64encode(self._user_data(tags).encode()).decode(),
         }
         self._ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData=data)
-        wanted = {"InstanceType": "m5.xlarge", "SubnetId": subnets[0]["SubnetId"]}
+        machine = _MACHINE["node.kubernetes.io/instance-type"]
+        wanted = {"InstanceType": machine, "SubnetId": subnets[0]["SubnetId"]}
         listed = [{"Key": key, "Value": value} for key, value in tags.items()]
         answer = self._ec2.create_fleet(
             Type="instant",
@@ -371,6 +405,70 @@ class Karpenter:
         finally:
             self._stopping.set()
             thread.join()
+
+
+def _drift(
+    claim: Mapping[str, Any],
+    pool: Mapping[str, Any],
+    node_class: Mapping[str, Any],
+    instance: Mapping[str, Any],
+) -> str:
+    """Return Karpenter's reason to replace a node; empty if it keeps it. Rules: its controller
+    nodeclaim.disruption, and `isNodeClassDrifted` of its AWS provider."""
+    if _hashes_differ(claim, pool, "karpenter.sh/nodepool-hash"):
+        return "NodePoolDrifted"
+    labels = claim["metadata"].get("labels") or {}
+    requirements = pool["spec"]["template"]["spec"].get("requirements") or ()
+    if not _meets(labels, requirements):
+        return "RequirementsDrifted"
+    if _hashes_differ(claim, node_class, "karpenter.k8s.aws/ec2nodeclass-hash"):
+        return "NodeClassDrift"
+    status = node_class.get("status") or {}
+    images = (one for one in status.get("amis") or () if _meets(labels, one["requirements"]))
+    if claim["status"].get("imageID") != next((one["id"] for one in images), None):
+        return "AMIDrift"
+    groups = {one["GroupId"] for one in instance["SecurityGroups"]}
+    if groups != {one["id"] for one in status.get("securityGroups") or ()}:
+        return "SecurityGroupDrift"
+    if instance["SubnetId"] not in [one["id"] for one in status.get("subnets") or ()]:
+        return "SubnetDrift"
+    reserved = instance.get("CapacityReservationId")
+    if labels.get("karpenter.sh/capacity-type") == "reserved" and reserved:
+        known = [one["id"] for one in status.get("capacityReservations") or ()]
+        return "" if reserved in known else "CapacityReservationDrift"
+    return ""
+
+
+def _hashes_differ(claim: Mapping[str, Any], of: Mapping[str, Any], name: str) -> bool:
+    """Whether both have a hash of the same version, and another one."""
+    given, wanted = (one["metadata"].get("annotations") or {} for one in (claim, of))
+    version = f"{name}-version"
+    if not all(key in one for key in (name, version) for one in (given, wanted)):
+        return False
+    return bool(given[version] == wanted[version] and given[name] != wanted[name])
+
+
+def _meets(labels: Mapping[str, str], requirements: Iterable[Mapping[str, Any]]) -> bool:
+    for one in requirements:
+        value, values = labels.get(one["key"]), list(one.get("values") or [])
+        match one["operator"]:
+            case "In":
+                meets = value in values
+            case "NotIn":
+                meets = value not in values
+            case "Exists":
+                meets = value is not None
+            case "DoesNotExist":
+                meets = value is None
+            case "Gt":
+                meets = value is not None and int(value) > int(values[0])
+            case "Lt":
+                meets = value is not None and int(value) < int(values[0])
+            case _:
+                raise ValueError(f"operator {one['operator']} is not supported")
+        if not meets:
+            return False
+    return True
 
 
 def _finalizers(obj: Mapping[str, Any], *added: str) -> dict[str, Any]:

@@ -128,6 +128,9 @@ def test_a_static_pool_is_scaled_as_kubectl_does(api: httpx2.Client) -> None:
         answer = api.patch(f"{POOLS}/pool/scale", content=body, headers=MERGE)
         assert answer.status_code == 200, answer.text
         assert api.get(f"{POOLS}/pool").json()["spec"]["replicas"] == 0
+        status = json.dumps({"status": {"nodes": 3}})
+        assert api.patch(f"{POOLS}/pool/status", content=status, headers=MERGE).is_success
+        assert api.get(f"{POOLS}/pool/scale").json()["status"]["replicas"] == 3
     finally:
         api.delete(f"{POOLS}/pool")
 

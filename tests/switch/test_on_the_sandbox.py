@@ -202,6 +202,7 @@ def test_nodes_go_to_leeway_and_back(beside: Beside) -> None:
     nodes = beside.get(NODES)["items"]
     assert len(nodes) == 3
     assert not any(one["spec"].get("unschedulable") for one in nodes)
+    assert beside.karpenter.drifted() == {}, "Karpenter would replace each node after the switch"
 
 
 def test_a_node_that_karpenter_cannot_keep_is_drained(beside: Beside) -> None:
@@ -217,6 +218,7 @@ def test_a_node_that_karpenter_cannot_keep_is_drained(beside: Beside) -> None:
     beside.switch(Buyer.KARPENTER)
     assert beside.drained == [node]
     assert beside.karpenter.ended == []
+    assert {*beside.karpenter.drifted().values()} == {"AMIDrift"}, "the class has another AMI"
 
 
 def test_the_command_prints_its_plan_and_refuses_in_one_line(

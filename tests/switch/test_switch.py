@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from leeway.instances.owners import OWNER_TAG, POOL_TAG, OwnerKind
 from leeway.manifests.switched import Buyer
@@ -291,6 +291,7 @@ MOVES = st.lists(st.sampled_from([None, None, None, 0, 1, 3]), max_size=40)
 
 
 @settings(max_examples=60, deadline=None)
+@example(runs=[(Buyer.KARPENTER, 3, False, 0.0)], last=Buyer.LEEWAY, own=1, moves=[])
 @given(runs=RUNS, last=st.sampled_from(TO), own=st.integers(0, 2), moves=MOVES)
 def test_somebody_who_starts_and_stops_karpenter_in_between_lets_no_two_act(
     runs: list[tuple[Buyer, int | None, bool, float]],
@@ -299,15 +300,17 @@ def test_somebody_who_starts_and_stops_karpenter_in_between_lets_no_two_act(
     moves: list[int | None],
 ) -> None:
     """After each write and each wait the world checks that Karpenter does not run while Leeway may
-    launch. Karpenter ends no instance and launches none; only nodes of Leeway may be drained."""
-    cluster, nodes = of_karpenter(), {"i-0", "i-1"}
+    launch. Karpenter ends no instance and launches none; only nodes of Leeway may be drained. All
+    of it begins after a switch to Leeway, which has launched `own` nodes since."""
+    cluster = of_karpenter()
+    cluster.switched(Buyer.LEEWAY)
+    for number in range(own):
+        cluster.add(f"i-{2 + number}", LEEWAYS)
+    nodes = {*cluster.machines}
+    cluster.moves = moves
     for direction, kill, torn, pause in runs:
-        cluster.moves = moves
         with suppress(CannotBeDoneError):
             cluster.switched(direction, kill=kill, torn=torn)
-        if cluster.leeway_may_launch and len(nodes) < 2 + own:
-            nodes.add(name := f"i-{len(nodes)}")
-            cluster.add(name, LEEWAYS)
         cluster.sleep(pause)
     with suppress(CannotBeDoneError):
         cluster.switched(last)

@@ -226,8 +226,12 @@ class Cluster:
     def drain(self, node: str) -> None:
         assert self.karpenter_runs, "nobody launches for the pods"
         name = node.removeprefix("node-")
-        self._write(lambda: self.machines.pop(name))
-        self.drained.append(node)
+
+        def ends() -> None:
+            del self.machines[name]
+            self.drained.append(node)
+
+        self._write(ends)
 
     def switched(self, to: Buyer, *, kill: int | None = None, torn: bool = False) -> bool:
         """Run the command; return whether it came to its end."""

@@ -295,9 +295,16 @@ def _kinds_of(definition: Object) -> list[Kind]:
             custom=CustomSchema(version["schema"]["openAPIV3Schema"]),
             names=names,
             columns=tuple(version.get("additionalPrinterColumns") or ()),
+            replicas=_replicas_of(version.get("subresources") or {}),
         )
         for version in sorted(versions, key=lambda one: not one["storage"])
     ]
+
+
+def _replicas_of(subresources: Object) -> tuple[str, ...]:
+    """Return the fields of `statusReplicasPath`, a JSON path without arrays."""
+    path = (subresources.get("scale") or {}).get("statusReplicasPath", ".status.replicas")
+    return tuple(path.lstrip(".").split("."))
 
 
 def _established(definition: Object) -> Object:

@@ -82,7 +82,7 @@ _VERBS = {"global_list": "list", "global_watch": "watch", "post": "create", "put
 class Kind:
     """One kind of object; compared by identity. A custom one has the name of its definition, which
     the versions of a kind share, as they share its objects, and the schema, the names and the
-    columns of that version."""
+    columns of that version. `replicas` is the path of the number that `/scale` shows."""
 
     group: str
     version: str
@@ -96,6 +96,7 @@ class Kind:
     custom: CustomSchema | None = None
     names: dict[str, Any] = dataclasses.field(default_factory=dict)
     columns: tuple[dict[str, Any], ...] = ()
+    replicas: tuple[str, ...] = ("status", "replicas")
 
     def __eq__(self, other: object) -> bool:
         """Whether two kinds have the same objects."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from leeway_sandbox.kubernetes import apply, errors, registry, schema, writing
 from leeway_sandbox.kubernetes.calls import Call
 from leeway_sandbox.kubernetes.cluster import Cluster
@@ -17,8 +19,8 @@ def scale(cluster: Cluster, call: Call) -> Object:
     target = call.target
     current = cluster.store.read(call.kind, target.namespace, target.name)
     if call.verb == "get":
-        return _scale_of(current)
-    shown = _scale_of(current)
+        return _scale_of(call.kind, current)
+    shown = _scale_of(call.kind, current)
     if call.verb == "update":
         proposed = call.object()
     else:
@@ -38,12 +40,16 @@ def scale(cluster: Cluster, call: Call) -> Object:
     changed["metadata"]["generation"] += 1
     managed = current["metadata"].get("managedFields")
     apply.record_change(changed, current, managed, call.kind, call.manager, "scale")
-    return _scale_of(cluster.store.replace(call.kind, changed, dry_run=call.dry_run))
+    stored = cluster.store.replace(call.kind, changed, dry_run=call.dry_run)
+    return _scale_of(call.kind, stored)
 
 
-def _scale_of(workload: Object) -> Object:
+def _scale_of(kind: registry.Kind, workload: Object) -> Object:
     # An object of a cluster-scoped kind, such as a NodePool, has no namespace.
     shown = workload["metadata"]
+    replicas: Any = workload
+    for name in kind.replicas:
+        replicas = (replicas or {}).get(name)
     metadata = {name: shown[name] for name in _SCALE_METADATA if name in shown}
     return {
         "kind": "Scale",
@@ -51,7 +57,7 @@ def _scale_of(workload: Object) -> Object:
         "metadata": metadata,
         "spec": {"replicas": workload["spec"].get("replicas", 0)},
         "status": {
-            "replicas": workload.get("status", {}).get("replicas", 0),
+            "replicas": replicas or 0,
             "selector": format_selector(workload["spec"].get("selector")),
         },
     }

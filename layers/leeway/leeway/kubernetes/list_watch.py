@@ -114,7 +114,9 @@ def list_objects[T](
 
     found: list[T] = []
     for first, page in list_pages(read, {}, PAGE):
-        found = kept(page.items) if first else found + kept(page.items)
+        if first:
+            found = []
+        found += kept(page.items)
     return found
 
 
