@@ -6,6 +6,7 @@ Two builds of one commit have the same bytes: files are sorted, and their times 
 import argparse
 import hashlib
 import io
+import json
 import re
 import subprocess
 import sys
@@ -14,6 +15,11 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+import boto3
+from samtranslator.parser.parser import Parser
+from samtranslator.translator.translator import Translator
+from samtranslator.yaml_helper import yaml_parse
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -46,6 +52,19 @@ _ARCHIVES_PARAMETERS = """\
 """
 
 
+_LONGEST_PREFIX = 36
+"""With it, `-provision-nodes-stays-awake` is a name of 64 characters: the most that functions and
+schedules may have."""
+_NAME_PREFIX = {
+    "Type": "String",
+    "Default": "leeway",
+    "AllowedPattern": f"^[A-Za-z][A-Za-z0-9-]{{0,{_LONGEST_PREFIX - 1}}}$",
+    "ConstraintDescription": "a letter, and up to 35 letters, digits and hyphens",
+    "Description": "What names begin with, and the option --stack of the command line",
+}
+_VALUE = "value-of-"
+
+
 def bundle(build: Path, out: Path) -> Path:
     """Write the folder `leeway-VERSION` and its tar into `out`. Returns the folder. `build` is
     `.aws-sam/build`.
@@ -60,7 +79,9 @@ def bundle(build: Path, out: Path) -> Path:
     archives = {
         name: _archive(build / name, name, folder / "archives") for name in coded_resources(source)
     }
-    (folder / "template.yaml").write_text(packaged(source, archives))
+    template = packaged(source, archives)
+    (folder / "template.yaml").write_text(template)
+    (folder / "stackset.json").write_text(for_stack_sets(template))
     for name, objects in (("cluster.yaml", "rbac"), ("crds.yaml", "crds")):
         (folder / name).write_text(joined(ROOT / objects))
     _wheel(folder)
@@ -89,6 +110,43 @@ def packaged(template: str, archives: Mapping[str, str]) -> str:
             raise ValueError(f"expected one {place.strip()} in template.yaml")
         text = text.replace(place, place + added)
     return text
+
+
+def for_stack_sets(template: str) -> str:
+    """Return the packaged template for StackSets, as JSON: without SAM's transform, because
+    StackSets with service-managed permissions refuse macros, and with names that begin with the
+    parameter NamePrefix: a stack of a StackSet has a name with a UUID, which is too long for them.
+    Source: CloudFormation API reference, CreateStackSet, Capabilities."""
+    # The translator asks for a region only to find plugins that this template does not use.
+    translator = Translator(None, Parser(), [], boto3.Session(region_name="us-east-1"))
+    # It puts the values of parameters into functions with versions: here, texts that are replaced.
+    source = yaml_parse(template)
+    own = source["Parameters"].keys() - {"CodeSha256"}  # the hash of a version, if it is given
+    values = {name: f"{_VALUE}{name}." for name in own}
+    try:
+        found = translator.translate(source, values, get_managed_policy_map=dict)
+    finally:
+        # Without this call the translator warns about unpublished metrics at exit.
+        translator.metrics.publish()
+    resources = found["Resources"]
+    for one in resources.values():
+        # SAM gives a version another logical id when a parameter of its function changes. Here its
+        # description changes, which has the values of these: that replaces a version, too.
+        if one["Type"] == "AWS::Lambda::Version":
+            function = resources[one["Properties"]["FunctionName"]["Ref"]]
+            one["Properties"]["Description"] = function["Properties"]["Description"]
+            one["UpdateReplacePolicy"] = "Retain"
+    found["Parameters"]["NamePrefix"] = _NAME_PREFIX
+    del found["Parameters"]["CodeSha256"]  # only SAM reads it
+    interface = found["Metadata"]["AWS::CloudFormation::Interface"]
+    for group in interface["ParameterGroups"]:
+        group["Parameters"] = [one for one in group["Parameters"] if one != "CodeSha256"]
+    interface["ParameterGroups"][0]["Parameters"].insert(0, "NamePrefix")
+    text = json.dumps(found, indent=1)
+    text = re.sub(rf'"{_VALUE}(\w+)\."', r'{"Ref": "\1"}', text)
+    text = re.sub(rf"{_VALUE}(\w+)\.", r"${\1}", text)
+    text = text.replace("${AWS::StackName}", "${NamePrefix}")
+    return text.replace('"Ref": "AWS::StackName"', '"Ref": "NamePrefix"') + "\n"
 
 
 def _code_lines(template: str) -> Iterable[tuple[str, re.Match[str] | None]]:

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 TABLE = "LEEWAY_TABLE"
 CLUSTERS = "LEEWAY_CLUSTERS"
 
+STACK_SET = "StackSet-"
+"""What the names of the stacks of StackSets begin with. docs/stacksets.md"""
+
+NAME_PREFIX = "NamePrefix"
+"""The parameter of such a stack with what the names of its functions begin with."""
+
 StackOption = Annotated[
     str,
     typer.Option(
@@ -154,6 +160,8 @@ def _describe(name: str) -> dict[str, Any]:
             found: dict[str, Any] = client("cloudformation").describe_stacks(StackName=name)
         except ClientError as error:
             if "does not exist" in str(error):
+                if in_stack_set := stack_of_stack_set(client("cloudformation"), name):
+                    return in_stack_set
                 raise CannotBeDoneError(
                     f"Region {session().region_name} has no stack {name}. Check AWS_REGION and "
                     f"--stack, or set {TABLE}."
@@ -195,6 +203,24 @@ def connect(
     if named:
         raise other_server(cluster, server, endpoint.url)
     return eks_connection(endpoint, session())
+
+
+def stack_of_stack_set(cloudformation: Any, prefix: str) -> dict[str, Any] | None:
+    """Describe the stack of a StackSet whose names begin with a prefix; None if the region has
+    none, or if AWS does not allow to list stacks. CloudFormation gives such a stack its name."""
+    from botocore.exceptions import ClientError
+
+    try:
+        for page in cloudformation.get_paginator("describe_stacks").paginate():
+            for one in page["Stacks"]:
+                given = {p["ParameterKey"]: p["ParameterValue"] for p in one.get("Parameters", [])}
+                if one["StackName"].startswith(STACK_SET) and given.get(NAME_PREFIX) == prefix:
+                    found: dict[str, Any] = one
+                    return found
+    except ClientError as error:
+        if error.response["Error"]["Code"] not in {"AccessDenied", "AccessDeniedException"}:
+            raise
+    return None
 
 
 def same_server(first: str, second: str) -> bool:

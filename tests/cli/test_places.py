@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from leeway.provisioning.report import STATUS, ProvisioningStatus
 from leeway_cli import main
+from leeway_cli.adopt.settings.leeway_stack import CloudFormation
 from leeway_cli.errors import BadInputError, CannotBeDoneError
 from leeway_cli.output import write_stderr
 from leeway_cli.places import Place, in_each, in_each_cluster, places
@@ -230,3 +231,36 @@ def test_the_cluster_of_the_environment_does_not_limit_all(
     assert main.run(["cost", "--all", "-o", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert [one["cluster"] for one in document["places"]] == ["dev", "prod"]
+
+
+def test_the_stack_of_a_stack_set_is_found_by_the_prefix_of_its_names(
+    aws: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CloudFormation names such a stack after its StackSet, with a UUID."""
+    monkeypatch.delenv("LEEWAY_TABLE")
+    stacks = aws.client("cloudformation")
+    names = ("ClusterNames", "NamePrefix")
+    template = {
+        "Parameters": {name: {"Type": "String"} for name in names},
+        "Resources": {},
+        "Outputs": {"TableName": {"Value": TABLE}},
+    }
+    stack = "StackSet-nodes-1a2b3c4d-0000-4000-8000-1a2b3c4d5e6f"
+    given = zip(names, ("dev,prod", "fleet"), strict=True)
+    stacks.create_stack(
+        StackName=stack,
+        TemplateBody=json.dumps(template),
+        Parameters=[{"ParameterKey": key, "ParameterValue": value} for key, value in given],
+    )
+    try:
+        found = find_stack("fleet")
+        assert (found.table, found.clusters) == (TABLE, ("dev", "prod"))
+        cloudformation = CloudFormation(lambda: stacks)
+        deployed = cloudformation.stack("fleet")
+        assert (deployed.name, deployed.stack_name) == ("fleet", stack)
+        with pytest.raises(CannotBeDoneError, match="is of a StackSet, which would undo"):
+            cloudformation.change_clusters("fleet", add="new")
+        with pytest.raises(CannotBeDoneError, match="has no stack nodes"):
+            find_stack("nodes")
+    finally:
+        stacks.delete_stack(StackName=stack)

@@ -48,8 +48,10 @@ TOLD_EVERY = 3
 LONGEST_LOOK = timedelta(minutes=15)
 """How long a look at the instances stands for at most. Longer times are gaps."""
 
-SETTLED = timedelta(minutes=1)
-"""How old the end of a retirement is when it is counted: its record is written a little later."""
+SETTLED = timedelta(minutes=2)
+"""How old the end of a retirement is when it is counted. Its record is written after this time: a
+write that conflicts is tried six times, each with the time limits of a call, and one that comes
+later than this is never counted."""
 
 KEPT_FOR = timedelta(days=35)
 

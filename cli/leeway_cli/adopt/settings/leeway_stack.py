@@ -12,7 +12,7 @@ from leeway.reasons import clause
 from leeway_cli.adopt.settings.objects import ClusterObject
 from leeway_cli.adopt.settings.setting import Kind
 from leeway_cli.errors import CannotBeDoneError
-from leeway_cli.stack import names_of
+from leeway_cli.stack import STACK_SET, names_of, stack_of_stack_set
 
 if TYPE_CHECKING:
     from leeway_cli.adopt.services import Services
@@ -81,7 +81,9 @@ class LeewayStack:
     """Leeway's stack as CloudFormation describes it. `groups` are the Kubernetes groups of its
     roles by ARN; `roles_without_arn` are roles of `Metadata.AccessEntries` without an output.
     `subnets` are those of its functions, empty outside of a VPC; `parameters` are the names of all
-    parameters. `status` is CloudFormation's, `version` that of Leeway, empty if it states none."""
+    parameters. `status` is CloudFormation's, `version` that of Leeway, empty if it states none.
+    Names of functions begin with `name`, those that CloudFormation makes with `stack_name`, which
+    is another one in a StackSet."""
 
     name: str
     table: str
@@ -93,6 +95,7 @@ class LeewayStack:
     parameters: tuple[str, ...] = ()
     status: str = ""
     version: str = ""
+    stack_name: str = ""
 
 
 def version_difference(stack: LeewayStack, objects: Sequence[ClusterObject]) -> str | None:
@@ -145,7 +148,7 @@ class CloudFormation:
                 f"Stack {name} ({status}) has no output TableName, so it is not a deployment of "
                 "Leeway."
             )
-        summary = self._client().get_template_summary(StackName=name)
+        summary = self._client().get_template_summary(StackName=found["StackName"])
         groups = _groups(summary.get("Metadata"))
         given = _parameters(found)
         return LeewayStack(
@@ -159,6 +162,7 @@ class CloudFormation:
             parameters=tuple(given),
             status=found["StackStatus"],
             version=outputs.get("Version", ""),
+            stack_name=found["StackName"],
         )
 
     def change_clusters(self, name: str, *, add: str = "", remove: str = "") -> None:
@@ -168,6 +172,12 @@ class CloudFormation:
             CannotBeDoneError: CloudFormation did not update the stack.
         """
         found = self._wait(name)
+        if found["StackName"].startswith(STACK_SET):
+            raise CannotBeDoneError(
+                f"Stack {found['StackName']} is of a StackSet, which would undo a change of it. "
+                f"Change {CLUSTER_NAMES} with `aws cloudformation update-stack-instances`: see "
+                "docs/stacksets.md."
+            )
         given = _parameters(found)
         before = names_of(given.get(CLUSTER_NAMES, ""))
         after = names_after(before, add=add, remove=remove)
@@ -213,6 +223,8 @@ class CloudFormation:
             found: dict[str, Any] = client.describe_stacks(StackName=name)["Stacks"][0]
         except ClientError as error:
             if "does not exist" in str(error):
+                if in_stack_set := stack_of_stack_set(client, name):
+                    return in_stack_set
                 raise CannotBeDoneError(
                     f"Region {client.meta.region_name} has no stack {name}. Check AWS_REGION and "
                     "--stack, or deploy Leeway first."

@@ -32,7 +32,7 @@ def check_stack(facts: Facts) -> Iterator[Finding]:
         yield About(reasons.STACK_NOT_SETTLED, subject).finding(
             Severity.FAILS if broken else Severity.WARNS,
             f"Stack {stack.name} is {stack.status}, so its resources may be of two versions.",
-            aws("cloudformation describe-stack-events", stack_name=stack.name),
+            aws("cloudformation describe-stack-events", stack_name=stack.stack_name or stack.name),
         )
     if stack.version != facts.version:
         yield About(reasons.VERSIONS_DIFFER, subject).warns(

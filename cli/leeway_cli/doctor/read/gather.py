@@ -256,8 +256,8 @@ def read_facts(name: str, asked: str, sources: Sources) -> Facts:
     """
     with Parts() as parts:
         instances = parts.start("the instances of the account", FAILS, aws.instances)
-        pending = _of_stack(parts, name)
         stack = parts.start(f"stack {name}", FAILS, lambda: sources.stacks.stack(name))
+        pending = _of_stack(parts, name, stack)
         deployed = known(stack.get())
         names = (asked,) if asked else deployed.clusters if deployed else ()
         region = str(session().region_name)
@@ -302,8 +302,14 @@ def _answers(
     return probes.answers_of(stack.name, [one for one in clusters if one in stack.clusters], fit)
 
 
-def _of_stack(parts: Parts, name: str) -> Mapping[str, Part[Any]]:
-    """Start to read what needs only the name of the stack."""
+def _of_stack(parts: Parts, name: str, stack: Part[LeewayStack]) -> Mapping[str, Part[Any]]:
+    """Start to read what needs only the name of the stack. Names that CloudFormation makes begin
+    with its own name for the stack."""
+
+    def made() -> str:
+        deployed = known(stack.get())
+        return (deployed.stack_name if deployed else "") or name
+
     found: Mapping[str, tuple[str, Severity, Callable[[], Any]]] = {
         "functions": ("the functions of the stack", FAILS, partial(aws.functions_of, name)),
         "aliases": ("the aliases of the functions", FAILS, partial(aws.aliases_of, name)),
@@ -311,8 +317,8 @@ def _of_stack(parts: Parts, name: str) -> Mapping[str, Part[Any]]:
         "concurrency": ("the concurrency of the account", FAILS, aws.concurrency),
         "rules": ("the rules of EventBridge", FAILS, aws.rules),
         "schedules": ("the schedules", FAILS, partial(aws.schedules_of, name)),
-        "queues": ("the queues of failures", WARNS, partial(aws.failure_queues_of, name)),
-        "alarms": ("the alarms", WARNS, partial(aws.alarms_of, name)),
+        "queues": ("the queues of failures", WARNS, lambda: aws.failure_queues_of(made())),
+        "alarms": ("the alarms", WARNS, lambda: aws.alarms_of(made())),
         "quotas": ("the quotas of EC2", FAILS, aws.ec2_quotas),
         "spot_role": ("EC2's role for Spot", WARNS, lambda: spot_role_exists(client("iam"))),
     }
