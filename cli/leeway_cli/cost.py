@@ -8,9 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from leeway_cli.errors import aws_errors
-from leeway_cli.output import Format, FormatOption, print_json, write_stderr, write_stdout
-from leeway_cli.stack import DEFAULT_STACK, ClusterOption, Stack, StackOption, find_stack
+from leeway_cli.errors import BadInputError, aws_errors
+from leeway_cli.output import Format, FormatOption, write_stderr
+from leeway_cli.places import (
+    AllOption,
+    Place,
+    ProfilesOption,
+    RegionsOption,
+    in_each,
+    in_each_cluster,
+    places,
+    several_clusters,
+    show,
+)
+from leeway_cli.stack import DEFAULT_STACK, Stack, StackOption, cluster_name, find_stack
 
 if TYPE_CHECKING:
     from leeway.costs import CostHour, OwnerCost, Returned
@@ -22,13 +33,19 @@ SAVES_FOR = timedelta(hours=24)
 
 
 def cost(
-    cluster: ClusterOption,
+    cluster: Annotated[
+        str,
+        typer.Option(metavar="NAME", envvar="LEEWAY_CLUSTER", help="Set the cluster."),
+    ] = "",
     days: Annotated[
         int, typer.Option(min=1, max=KEPT_DAYS, help="Set how many days are summed up.")
     ] = 7,
     top: Annotated[
         int, typer.Option(min=0, help="Show at most this many rows of each table; 0: all.")
     ] = 10,
+    profile: ProfilesOption = None,
+    region: RegionsOption = None,
+    every: AllOption = False,
     stack: StackOption = DEFAULT_STACK,
     output: FormatOption = Format.TABLE,
 ) -> None:
@@ -37,15 +54,43 @@ def cost(
     Prices are those of AWS without discounts. A pod has the largest of its shares of a node's CPU,
     memory and GPUs, by its requests; what no pod requests is idle. Times are in UTC.
     """
-    found = find_stack(stack)
-    found.warn_if_unmanaged(cluster)
+    from rich.text import Text
+
+    everywhere = places(profile, region)
+    several_clusters(everywhere, cluster, every=every)
+    if not every:
+        if not cluster:
+            raise BadInputError("--cluster: expected the name of a cluster, or --all.")
+        cluster_name(cluster)
     now = datetime.now(UTC)
     begin = now.replace(minute=0, second=0, microsecond=0) - timedelta(days=days)
-    report = sum_up(list(read_hours(found, cluster, begin, now)), begin, now)
-    if output is Format.JSON:
-        print_json({"cluster": cluster, **as_data(report)})
-    else:
-        write_stdout(as_text(report, cluster, top))
+
+    def read(place: Place) -> "tuple[str, CostReport]":
+        found, name = find_stack(stack), place.cluster or cluster
+        found.warn_if_unmanaged(name)
+        return name, sum_up(list(read_hours(found, name, begin, now)), begin, now)
+
+    show(
+        in_each_cluster(everywhere, stack, read) if every else in_each(everywhere, read),
+        output,
+        lambda one: {"cluster": one[0], **as_data(one[1])},
+        lambda one: Text(as_text(one[1], one[0], top)),
+        totals=lambda read: _sums([report for _, report in read]),
+    )
+
+
+def _sums(reports: "Sequence[CostReport]") -> tuple[dict[str, Any], str]:
+    """Return the totals of several clusters, as JSON and in words."""
+    usd, hours = sum(one.usd for one in reports), sum(one.hours for one in reports)
+    unpriced = sum(one.unpriced_hours for one in reports)
+    data = {
+        "usd": _round(usd),
+        "instanceHours": _round(hours),
+        "instanceHoursWithoutPrice": _round(unpriced),
+        "idleUsd": _round(sum(one.idle for one in reports)),
+        "spotSavedUsd": _round(sum(one.spot_saved for one in reports)),
+    }
+    return data, f"{usd:,.2f} USD for {hours:,.1f} instance-h"
 
 
 def read_hours(stack: Stack, cluster: str, begin: datetime, end: datetime) -> Iterator["CostHour"]:
@@ -73,7 +118,7 @@ def read_hours(stack: Stack, cluster: str, begin: datetime, end: datetime) -> It
 @dataclass(frozen=True, slots=True)
 class Saved:
     """Nodes that Leeway gave back for one cause, what they cost per hour, and together in the time
-    since: 24 hours for each at most."""
+    since: 24 hours for each at most, and for a pool that hibernates the time until it is awake."""
 
     cause: str
     nodes: int
@@ -168,8 +213,14 @@ def _gaps(
 
 
 def _saved(hours: Iterable["CostHour"], end: datetime) -> Iterator[Saved]:
+    from leeway.hibernation import HIBERNATION
+
     by_cause: dict[str, list[tuple[Returned, timedelta]]] = {}
+    hibernated = 0.0
     for one in hours:
+        if one.hibernated:
+            hibernated += one.hibernated
+            by_cause.setdefault(HIBERNATION, [])
         for cause, returned in one.returned.items():
             since = min(max(timedelta(0), end - one.through), SAVES_FOR)
             by_cause.setdefault(cause, []).append((returned, since))
@@ -178,7 +229,9 @@ def _saved(hours: Iterable["CostHour"], end: datetime) -> Iterator[Saved]:
             cause,
             sum(each.nodes for each, _ in found),
             sum(each.usd_per_hour for each, _ in found),
-            sum(each.usd_per_hour * since.total_seconds() / 3600 for each, since in found),
+            hibernated
+            if cause == HIBERNATION
+            else sum(each.usd_per_hour * since.total_seconds() / 3600 for each, since in found),
         )
 
 
@@ -303,12 +356,19 @@ def as_text(report: CostReport, cluster: str, top: int) -> str:
 
 
 def _savings(report: CostReport) -> Iterator[str]:
+    from leeway.hibernation import HIBERNATION
     from leeway.reasons import counted
 
     if report.spot_saved > 0:
         saved = f"{report.spot_saved:,.2f} USD against on-demand"
         yield f"Spot instances of Leeway's pools saved {saved}."
     for one in report.saved:
+        if one.cause == HIBERNATION:
+            yield (
+                f"{one.cause}: Leeway gave back {counted(one.nodes, 'node')}, and their pools "
+                f"saved {one.usd:,.2f} USD while they hibernated."
+            )
+            continue
         yield (
             f"{one.cause}: Leeway gave back {counted(one.nodes, 'node')}, which saved "
             f"{one.usd_per_hour:,.4f} USD per hour, {one.usd:,.2f} USD in the 24 hours after each."

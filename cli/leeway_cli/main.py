@@ -37,6 +37,7 @@ COMMANDS = {
     "scale": "leeway_cli.manifests.commands:scale",
     "pause": "leeway_cli.manifests.commands:pause",
     "resume": "leeway_cli.manifests.commands:resume",
+    "wake": "leeway_cli.wake:wake",
     "schedule": "leeway_cli.headroom.schedule:schedule",
     "doctor": "leeway_cli.doctor.command:doctor",
     "acceptance": "leeway_cli.acceptance.command:acceptance",

@@ -69,6 +69,14 @@ def test_costs_are_shown_by_owner_namespace_and_label(run: Run, aws: Sandbox) ->
     assert "Empty: Leeway gave back 2 nodes, which saved 0.5000 USD per hour, 12.00 USD" in words
 
 
+def test_what_pools_saved_while_they_hibernated_is_shown(run: Run, aws: Sandbox) -> None:
+    store(aws, timedelta(hours=9), returned={"Hibernation": Returned(3, 0.75)}, hibernated=0.5)
+    store(aws, timedelta(minutes=2), returned={}, hibernated=5.75)
+    words = " ".join(run("--days", "3")[1].split())
+    said = "Hibernation: Leeway gave back 3 nodes, and their pools saved 6.25 USD while they"
+    assert said in words
+
+
 def test_a_table_shows_the_dearest_rows(run: Run, aws: Sandbox) -> None:
     store(aws, timedelta(minutes=2), namespaces={f"ns-{n}": float(n) for n in range(1, 14)})
     words = " ".join(run("--top", "2")[1].split())

@@ -11,8 +11,10 @@ from leeway.capacity_requests import CAPACITY_REQUEST, CapacityAnswer
 from leeway.execution.attempt import Phase
 from leeway.headroom.reasons import FIXED_SIZE, WINDOW_OPEN
 from leeway.headroom.status import STATUS, HeadroomStatus
+from leeway.hibernation import SLEEPING, SleepingPool, SleepingPools
 from leeway.launch.late_nodes import LatePool
 from leeway.launch.prices import SpendingLimit
+from leeway.manifests.configuration import POOL as POOLS
 from leeway.manifests.configuration import StoredManifests
 from leeway.notices import NoticeKind
 from leeway.pool_pauses import POOL, FailedInstance, PoolRecord, after_failure
@@ -48,6 +50,7 @@ from leeway_cli.status.command import RecentRetirements
 
 from tests.aws.stored import TABLE, manifest, table_in
 from tests.capacity_requests.requests import capacity_request
+from tests.launch.pools import pool
 from tests.retirement.retirements import interrupted
 from tests.sandbox.aws.started import Sandbox
 
@@ -124,8 +127,8 @@ def test_a_paused_pool_is_shown_until_it_is_resumed(
     assert "pool web paused since" in shown
     assert "never joined" in shown
     (cluster,) = json.loads(run("--cluster", "prod", "-o", "json")[1])["clusters"]
-    (pool,) = cluster["pausedPools"]
-    assert (pool["pool"], pool["reason"]["code"]) == ("web", "NodesNeverJoined")
+    (paused,) = cluster["pausedPools"]
+    assert (paused["pool"], paused["reason"]["code"]) == ("web", "NodesNeverJoined")
     assert main.run(["resume", "prod", "--pool", "api"]) == 1
     assert "is not paused by Leeway" in (err := capsys.readouterr().err)
     assert "paused pools: web" in err
@@ -148,8 +151,8 @@ def test_the_failures_of_a_pool_are_counted_and_its_late_instances_named(
     assert "pool web 2 of 3 never joined (i-0, i-1); at 3 it is paused" in shown
     assert "pool web NodesJoinLate: No Node has joined the cluster for i-7 of pool web" in shown
     (cluster,) = json.loads(run("--cluster", "failing", "-o", "json")[1])["clusters"]
-    (pool,) = cluster["pools"]
-    assert (pool["neverJoined"], pool["mostInARow"]) == (["i-0", "i-1"], 3)
+    (failing,) = cluster["pools"]
+    assert (failing["neverJoined"], failing["mostInARow"]) == (["i-0", "i-1"], 3)
     assert cluster["pausedPools"] == []
     (late_pool,) = cluster["latePools"]
     assert late_pool["reason"]["code"] == "NodesJoinLate"
@@ -446,3 +449,55 @@ def test_an_open_problem_that_nobody_has_to_act_on_is_not_told_first(
     shown = run("--cluster", "waits")[1]
     assert shown.startswith("waits\n")
     assert "Waiting: It waits." in shown
+
+
+def test_a_pool_that_hibernates_is_woken_for_a_time_and_put_to_sleep_again(
+    run: Run, aws: Sandbox, capsys: pytest.CaptureFixture[str]
+) -> None:
+    windows = '[{"timezone": "Europe/Berlin", "start": "0 8 * * *", "end": "0 18 * * *"}]'
+    document = {
+        **pool("dev"),
+        "metadata": {"name": "dev", "annotations": {"leeway.sh/schedule": windows}},
+    }
+    for name, body in {"dev": document, "always": pool("always")}.items():
+        writing = StoredManifests(table_in(aws))
+        writing.write("night", manifest(name, resource=POOLS, body=json.dumps(body)), 0)
+    asleep = SleepingPool(pool="dev", until="08:00 Europe/Berlin", opens=datetime.now(UTC))
+    table_in(aws).put(SLEEPING, SleepingPools(pools=(asleep,)), cluster="night")
+    shown = " ".join(run("--cluster", "night")[1].split())
+    assert "pool dev hibernates until 08:00 Europe/Berlin" in shown
+    (cluster,) = json.loads(run("--cluster", "night", "-o", "json")[1])["clusters"]
+    assert cluster["hibernatingPools"][0]["pool"] == "dev"
+    assert cluster["needsAPerson"] == []
+
+    def wake(*arguments: str) -> tuple[int, str]:
+        code = main.run(["wake", *arguments, "--cluster", "night"])
+        printed = capsys.readouterr()
+        return code, (printed.out + printed.err).strip()
+
+    code, said = wake("dev", "2h")
+    assert (code, said.startswith("pool dev of cluster night: awake until ")) == (0, True)
+    record = table_in(aws).get(POOL, cluster="night", pool="dev")
+    assert record is not None
+    assert record.woken_at is not None
+    assert record.woken_until == record.woken_at + timedelta(hours=2)
+    assert record.woken_by.startswith("arn:aws:")
+    shown = " ".join(run("--cluster", "night")[1].split())
+    assert (
+        f"pool dev was woken, and is awake until {record.woken_until:%Y-%m-%d %H:%M} UTC" in shown
+    )
+    assert wake("dev", "--end") == (0, "pool dev of cluster night: its schedule applies")
+    assert wake("dev", "--end")[0] == 0
+    assert "was woken" not in run("--cluster", "night")[1]
+    for arguments, why in (
+        (["dev"], "expected either a time such as 2h, or --end"),
+        (["dev", "2h", "--end"], "expected either a time such as 2h, or --end"),
+        (["dev", "200h"], "expected more than 0s and at most 168h, got 200h"),
+        (["dev", "soon"], "expected a duration such as 90s or 1h30m"),
+        (["dve", "2h"], "Cluster night has no NodePool dve; did you mean dev?"),
+        (["always", "2h"], "has no valid annotation leeway.sh/schedule, so it never hibernates"),
+    ):
+        code, said = wake(*arguments)
+        assert code != 0
+        assert why in said
+        assert "\n" not in said

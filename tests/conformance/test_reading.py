@@ -308,7 +308,7 @@ def test_a_quiet_watch_sends_a_bookmark_before_it_ends(connection: Connection) -
     version = connection.plain.get(PODS, params=NOTHING).json()["metadata"]["resourceVersion"]
     lines: list[bytes] = []
     selection = {**SELECTION, **NOTHING, "resourceVersion": version}
-    until(lambda: bookmarks(connection, selection, lines), 60)
+    until(lambda: bookmarks(connection, selection, lines))
 
 
 def bookmarks(connection: Connection, selection: dict[str, str], lines: list[bytes]) -> bool:

@@ -26,6 +26,7 @@ from leeway.costs import (
     shares,
 )
 from leeway.execution.attempt import Phase
+from leeway.hibernation import SLEEPING, SleepingPool, SleepingPools
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import ObservedInstance
 from leeway.instances.owners import Owner, OwnerKind
@@ -341,6 +342,28 @@ def test_what_was_given_back_counts_once() -> None:
     report = sum_up(world.hours, NOON, NOON + timedelta(days=7))
     assert [(one.cause, one.nodes) for one in report.saved] == [("Empty", 2), ("Underutilized", 1)]
     assert [one.usd for one in report.saved] == pytest.approx([0.75 * 24, 0.125 * 24])
+
+
+def test_a_pool_that_hibernates_saves_until_it_is_awake() -> None:
+    nodes = [instance(number) for number in range(3)]
+    world = start(*nodes)
+    asleep = SleepingPools(pools=(SleepingPool(pool="web", until="07:30 Europe/Berlin"),))
+    world.table.put(SLEEPING, asleep, cluster="prod")
+    world.run(6)
+    give_back(world, nodes[0], "Hibernation", 0.5)
+    world.run(30)
+    give_back(world, nodes[1], "Hibernation", 0.25)
+    world.run(60)
+    world.start_anew()
+    world.run(64)
+    world.table.put(SLEEPING, SleepingPools(), cluster="prod")
+    world.run(120)
+    report = sum_up(world.hours, NOON, world.now_)
+    (saved,) = report.saved
+    assert (saved.cause, saved.nodes, saved.usd_per_hour) == ("Hibernation", 2, 0.75)
+    slept = 0.5 * 154 / 60 + 0.25 * 124 / 60
+    assert slept - 0.75 / 6 <= saved.usd <= slept, "within ten minutes, and never too much"
+    assert all(not one.asleep for one in world.hours[-1:])
 
 
 lifetimes = st.lists(

@@ -7,6 +7,7 @@ from typing import Any
 
 from leeway.capacity_requests import CapacityRequest
 from leeway.disruption.snapshot import Snapshot, snapshot_of
+from leeway.hibernation import Sleeping
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.launch.intent import LaunchIntent
@@ -68,6 +69,7 @@ class Cluster:
         self.budgets: list[PodBudget] = []
         self.intents: list[LaunchIntent] = []
         self.own: dict[str, InstanceFacts] = {}
+        self.sleeping: Sleeping = {}
 
     def add(self, name: str, *some: Pod, foreign: bool = False, **more: Any) -> None:
         """Add a Node with pods, of an instance of Leeway unless it is foreign."""
@@ -105,7 +107,15 @@ class Cluster:
         )
         demand = demand_of(state, self.requests, {}, {})
         return ClusterRead(
-            "prod", self.manifests, self.catalog, state, self.intents, self.requests, {}, demand
+            "prod",
+            self.manifests,
+            self.catalog,
+            state,
+            self.intents,
+            self.requests,
+            {},
+            demand,
+            sleeping=self.sleeping,
         )
 
     def snapshot(

@@ -108,6 +108,55 @@ def with_share(percentage: str | None, base: str | None = None) -> str:
     return POOL.replace("  name: web\nspec", f"  name: web\n{annotations}\nspec")
 
 
+BERLIN = '"timezone": "Europe/Berlin", "start": "30 7 * * 1-5", "end": "0 19 * * 1-5"'
+
+
+def with_schedule(text: str) -> str:
+    """A NodePool with the annotation of a schedule."""
+    said = f"  annotations:\n    leeway.sh/schedule: '{text}'"
+    return POOL.replace("  name: web\nspec", f"  name: web\n{said}\nspec")
+
+
+def test_a_pool_has_the_windows_outside_of_which_it_hibernates() -> None:
+    (found,) = (one.manifest for one in read(with_schedule(f"[{{{BERLIN}}}]")).written)
+    assert isinstance(found, NodePool)
+    (window,) = found.windows()
+    assert (window.start.expression, window.timezone.key) == ("30 7 * * 1-5", "Europe/Berlin")
+    assert not read(with_schedule(f"[{{{BERLIN}}}]")).warnings
+
+
+def test_windows_of_one_zone_that_overlap_get_a_warning() -> None:
+    late = BERLIN.replace("30 7", "30 18").replace("0 19", "0 22")
+    (said,) = {str(one) for one in read(with_schedule(f"[{{{BERLIN}}},{{{late}}}]")).warnings}
+    assert "windows [0] and [1] overlap: the pool is awake in both" in said
+    after = late.replace("30 18", "0 19")
+    assert not read(with_schedule(f"[{{{BERLIN}}},{{{after}}}]")).warnings
+    abroad = late.replace("Europe/Berlin", "America/New_York")
+    assert not read(with_schedule(f"[{{{BERLIN}}},{{{abroad}}}]")).warnings
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("7-19", "expected a JSON list of 1 to 20 windows, such as"),
+        ("[]", "expected a JSON list of 1 to 20 windows, such as"),
+        ("[7]", "[0]: "),
+        (f"[{{{BERLIN.replace('30 7', '30 25')}}}]", "[0].start: hour 25: expected 0 to 23"),
+        (f"[{{{BERLIN.replace('* * 1-5', '30 2 *')}}}]", "expected a day that exists"),
+        (f"[{{{BERLIN.replace('Berlin', 'Berlim')}}}]", "did you mean Europe/Berlin?"),
+        (f"[{{{BERLIN.replace('0 19', '30 7')}}}]", "[0]: expected start and end to differ"),
+        (f"[{{{BERLIN.replace('0 19', '30 7,19')}}}]", "[0]: expected a window that closes"),
+        (f'[{{{BERLIN}, "replicas": 1}}]', "[0].replicas: "),
+        ('[{"timezone": "UTC", "start": "0 7 * * *"}]', "[0].end: "),
+    ],
+)
+def test_an_error_of_a_schedule_is_one_line_with_its_place(text: str, said: str) -> None:
+    (found,) = problems(with_schedule(text))
+    assert "metadata.annotations: leeway.sh/schedule: " in found
+    assert said in found
+    assert "\n" not in found
+
+
 @pytest.mark.parametrize(
     ("percentage", "base", "share"),
     [

@@ -5,8 +5,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
+from leeway.hibernation import Hibernation, Sleeping
+from leeway.launch.images import Image, ImageVariant
+from leeway.launch.reservations import CapacityReservation
 from leeway.manifest_run import READY_FOR, WRITES_FOR, Dependencies, ManifestRun
 from leeway.manifests.configuration import Configuration, StoredManifests
 from leeway.manifests.in_cluster import HOME, Home, Lease, ManifestCopies, ManifestHome
@@ -16,6 +20,7 @@ from leeway.ports.aws import CloudUnavailable
 from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused, ClusterUnavailable
 from leeway.provisioning.report import ProvisioningReport
 from leeway.reasons import Reason
+from leeway.selection.offers.reservations import ReservedCapacity
 
 from tests.launch.launching import World as Aws
 from tests.manifests.crd_cases import CLASS, POOL, changed
@@ -117,6 +122,7 @@ class World:
         self.table.put(HOME, ManifestHome("prod", 1, Home.CLUSTER))
         self.usage: Mapping[str, PoolUsage] | None = {}
         self.copied_before: set[str] = set()
+        self.sleeping: Sleeping = {}
         self.limits: list[float] = []  # of the requests that write
         self.stored = StoredManifests(self.table)
         self.configuration = Configuration(self.stored, self.aws, Silent())
@@ -148,7 +154,7 @@ class World:
         kinds = ("nodepool.karpenter.sh",)
         found = self.configuration.manifests(cluster, kinds)
         self.copied_before = {one.name for one in found}
-        return ProvisioningReport(cluster, why, DONE, usage=self.usage)
+        return ProvisioningReport(cluster, why, DONE, usage=self.usage, sleeping=self.sleeping)
 
     def run(self) -> list[str]:
         """Run, and return the codes of the problems."""
@@ -170,10 +176,58 @@ def test_a_run_launches_by_what_the_api_server_has_now_and_says_so_there(world: 
     assert status["securityGroups"] == [{"id": "sg-1"}]
     assert status["instanceProfile"] == "prod-nodes"
     assert [one["requirements"][0]["values"] for one in status["amis"]] == [["arm64"], ["amd64"]]
+    assert status["amis"][1]["requirements"][1:] == [
+        {"key": "karpenter.k8s.aws/instance-gpu-count", "operator": "DoesNotExist"},
+        {"key": "karpenter.k8s.aws/instance-accelerator-count", "operator": "DoesNotExist"},
+    ]
     # A pool that is applied is used by the next run, whatever the cache of the manifests has.
     world.api.put(changed(POOL, {"metadata.name": "second"}))
     world.run()
     assert world.copied_before == {"pool", "second"}
+
+
+def test_an_alias_has_an_ami_for_each_kind_of_machine_and_other_terms_one(world: World) -> None:
+    """Karpenter replaces a node whose AMI is not the first one for its machine."""
+    world.aws.offer_images(ImageVariant("x86_64", "nvidia"))
+    world.run()
+    *_, found = world.api.kinds["EC2NodeClass"]["default"]["status"]["amis"]
+    assert found["requirements"] == [
+        {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},
+        {"key": "karpenter.k8s.aws/instance-gpu-count", "operator": "Exists"},
+    ]
+    own = Image("ami-0123456789abcdef0", "own", "x86_64", world.aws.now(), "/dev/xvda")
+    world.aws.images.known[own.id] = own
+    terms = [{"id": own.id}]
+    world.api.put(changed(GOOD, {"spec.amiSelectorTerms": terms, "spec.amiFamily": "AL2023"}))
+    world.run()
+    (found,) = world.api.kinds["EC2NodeClass"]["default"]["status"]["amis"]
+    assert [one["key"] for one in found["requirements"]] == ["kubernetes.io/arch"]
+
+
+def test_a_class_lists_the_capacity_reservations_that_it_selects(world: World) -> None:
+    """Karpenter replaces a node in a reservation that the status of its class does not have."""
+    ends = world.aws.now() + timedelta(minutes=30)
+    block = ReservedCapacity("cr-1", block=True)
+    tags = {"leeway.sh/cluster/prod": ""}
+    world.aws.reservations.add(
+        CapacityReservation(
+            block, "123456789012", "m5.large", "us-east-1a", 1, 1, ends=ends, tags=tags
+        )
+    )
+    world.api.put(changed(GOOD, {"spec.capacityReservationSelectorTerms": [{"id": "cr-1"}]}))
+    world.run()
+    (found,) = world.api.kinds["EC2NodeClass"]["default"]["status"]["capacityReservations"]
+    assert found == {
+        "id": "cr-1",
+        "availabilityZone": "us-east-1a",
+        "endTime": f"{ends:%Y-%m-%dT%H:%M:%SZ}",
+        "instanceMatchCriteria": "targeted",
+        "instanceType": "m5.large",
+        "interruptible": False,
+        "ownerID": "123456789012",
+        "reservationType": "capacity-block",
+        "state": "expiring",
+    }
 
 
 def test_a_cluster_whose_manifests_are_in_the_table_is_left_alone(world: World) -> None:
@@ -305,6 +359,23 @@ def test_an_invalid_manifest_has_one_event_in_an_hour_and_its_last_version_appli
     world.run()
     assert world.api.status("NodePool", "pool")["Ready"] == "True"
     assert len(world.api.events) == 2
+
+
+def test_a_pool_that_hibernates_has_one_event_that_says_until_when(world: World) -> None:
+    now, berlin = world.aws.now(), ZoneInfo("Europe/Berlin")
+    world.sleeping = {"pool": Hibernation("pool", now, now.replace(hour=19, minute=0), berlin)}
+    for _ in range(3):
+        world.run()
+    (event,) = world.api.events
+    assert (event.reason, event.type) == ("PoolHibernates", "Normal")
+    assert "hibernates until 20:00 Europe/Berlin" in event.message
+    world.runs = world.environment()
+    world.run()
+    assert len({one.name for one in world.api.events}) == 1, "the API server refuses the second one"
+    tomorrow = now.replace(hour=19, minute=0) + timedelta(days=1)
+    world.sleeping = {"pool": Hibernation("pool", now, tomorrow, berlin)}
+    world.run()
+    assert len({one.name for one in world.api.events}) == 2
 
 
 def test_while_karpenter_runs_it_is_neither_overwritten_nor_corrected(world: World) -> None:

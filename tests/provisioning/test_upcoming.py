@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leeway.headroom.ports import PodTemplate
+from leeway.launch.hibernating import LONGEST_LEAD, Lead, lead_of
 from leeway.pool_pauses import JOIN_TIME, KEPT, JoinTime
-from leeway.provisioning.upcoming import LONGEST_LEAD, UPCOMING_PODS_NOT_READ, Lead, lead_of
+from leeway.provisioning.upcoming import UPCOMING_PODS_NOT_READ
 from leeway.selection.offers.catalog import Catalog
 
 from tests.launch.launching import NOW

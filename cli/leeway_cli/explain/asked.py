@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import closing
+from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +21,7 @@ from leeway_cli.stack import DEFAULT_STACK, StackOption, cluster_name, find_stac
 
 if TYPE_CHECKING:
     from leeway.capacity_requests import CapacityRequest
+    from leeway.hibernation import Sleeping
     from leeway.kubernetes.connection import Connection
     from leeway.launch.intent import LaunchIntent
     from leeway.manifests.base import Manifest
@@ -89,15 +91,38 @@ def stored_launches(cluster: str, stack: str) -> "tuple[list[LaunchIntent], list
         return [], []
 
 
+def sleeping_now(
+    cluster: str, stack: str, manifests: "list[Manifest]", now: datetime
+) -> "Sleeping":
+    """Return the pools that hibernate. Without the name of a cluster, or without a deployment, none
+    was woken."""
+    from leeway.launch.hibernating import read_sleeping, sleeping_pools
+    from leeway.wiring.clients import table
+
+    plain = sleeping_pools(manifests, (), now)
+    if not (cluster and plain):
+        return plain
+    try:
+        deployment = find_stack(stack)
+        stored = table(name=deployment.table)
+        with aws_errors(deployment.where):
+            return read_sleeping(stored, cluster_name(cluster), manifests, now)
+    except CannotBeDoneError as error:
+        write_stderr(f"warning: it is not known which pools were woken: {error}")
+        return plain
+
+
 def cluster_read(
     cluster: str,
     manifests: "list[Manifest]",
     catalog: "Catalog",
     state: "ClusterState",
     stored: "tuple[list[LaunchIntent], list[CapacityRequest]]",
+    sleeping: "Sleeping",
 ) -> "ClusterRead":
     """Return a cluster as a run of provision_nodes reads it, except for instances of Auto Scaling
-    groups that have not joined. `stored` are the launches and the requests for capacity."""
+    groups that have not joined. `stored` are the launches and the requests for capacity, `sleeping`
+    the pools that hibernate."""
     from leeway.launch.intent import promised_nodes
     from leeway.manifests.node_pool import pools_of
     from leeway.provisioning.demand import (
@@ -115,7 +140,8 @@ def cluster_read(
     starting = {**starting, **of_karpenter}
     open_now = [one for one in requests if one.is_open(now)]
     demand = demand_of(state, open_now, starting, promised, coming)
-    return ClusterRead(cluster, applied, catalog, state, intents, open_now, starting, demand)
+    read = (cluster, applied, catalog, state, intents, open_now, starting, demand)
+    return ClusterRead(*read, sleeping=sleeping)
 
 
 def explain_cluster(
@@ -270,7 +296,8 @@ def explain_pod(
     if any(one.pod.name == name for one in state.waiting):
         stored = stored_launches(cluster, stack)
         catalog = find_catalog(region, stack, sandbox=sandbox)
-        read = cluster_read(cluster, manifests, catalog, state, stored)
+        sleeping = sleeping_now(cluster, stack, manifests, state.read_at)
+        read = cluster_read(cluster, manifests, catalog, state, stored, sleeping)
         plan = plan_for_pod(name, _situation(read))
     if output is Format.JSON:
         print_json(pod_as_data(name, found, plan))
@@ -312,6 +339,7 @@ def _read_pod(connection: "Connection", name: str) -> "dict[str, Any]":
 
 def _situation(read: "ClusterRead") -> "Situation":
     """Return what provision_nodes plans with, except for instances of Auto Scaling groups."""
+    from leeway.hibernation import reasons_of
     from leeway.launch.intent import nodes_on_the_way
     from leeway.launch.prices import Prices
     from leeway.manifests.cluster import Cluster, cluster_policy
@@ -335,4 +363,5 @@ def _situation(read: "ClusterRead") -> "Situation":
         unavailable=read.demand.unavailable,
         ceiling=price_ceiling(most, read.demand, read.requests, state, read.intents, prices),
         cluster=read.cluster,
+        asleep=reasons_of(read.sleeping),
     )

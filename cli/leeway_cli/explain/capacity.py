@@ -40,7 +40,12 @@ from leeway.wiring.clients import table
 from leeway.wiring.launch_nodes import node_sources
 
 from leeway_cli.errors import CannotBeDoneError, aws_errors, kubernetes_errors
-from leeway_cli.explain.asked import cluster_read, find_manifests, stored_launches
+from leeway_cli.explain.asked import (
+    cluster_read,
+    find_manifests,
+    sleeping_now,
+    stored_launches,
+)
 from leeway_cli.output import kept_warnings, write_stderr
 from leeway_cli.selection.sources import KubernetesFiles, Offers, find_offers
 from leeway_cli.stack import cluster_name, find_stack, has_account
@@ -314,7 +319,8 @@ def read_capacity(
     for unreadable in state.unreadable:
         write_stderr(f"warning: {unreadable.reason.code}: {unreadable.reason}")
     warn_of_catalog(offers, state.read_at)
-    read = cluster_read(source.cluster, manifests, offers.catalog, state, stored)
+    sleeping = sleeping_now(source.cluster, source.stack, manifests, state.read_at)
+    read = cluster_read(source.cluster, manifests, offers.catalog, state, stored, sleeping)
     records = read_records(source.cluster, source.stack, policy, state)
     if source.nodes or not has_account():
         if not alone:

@@ -3,8 +3,8 @@
 Pure: it plans for all pending pods, as provision_nodes does, and reads the result for one of them.
 """
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from leeway.launch.prices import (
     Affordable,
@@ -57,7 +57,8 @@ class PodPlan:
 class Situation:
     """What a plan depends on: all pods that need a node, all nodes, those that were launched and
     have not joined yet, the pods of DaemonSets, the pools, the catalog, the offerings that are not
-    launched, and what all nodes may cost, None for no maximum."""
+    launched, what all nodes may cost, None for no maximum, and why nothing is launched from pools
+    that hibernate."""
 
     waiting: Sequence[Pod]
     nodes: Sequence[ExistingNode]
@@ -68,6 +69,7 @@ class Situation:
     unavailable: frozenset[Unavailable] = frozenset()
     ceiling: PriceCeiling | None = None
     cluster: str = ""
+    asleep: Mapping[str, Reason] = field(default_factory=dict)
 
 
 def explain_pod(name: str, now: Situation) -> PodPlan:
@@ -82,7 +84,8 @@ def explain_pod(name: str, now: Situation) -> PodPlan:
         return PodPlan(name, reason=pod.spec.unmet)
     prices, ceiling = Prices(now.catalog), now.ceiling or PriceCeiling()
     limits = ceiling.spending_limits(now.cluster, now.pools, [*now.nodes, *now.joining], prices)
-    within = [within_limit(one, limits, prices) for one in now.pools]
+    awake = [one for one in now.pools if one.name not in now.asleep]
+    within = [within_limit(one, limits, prices) for one in awake]
     plan, full = _plan(now.waiting, now, within), dict[str, Reason]()
     while refused := _refused(
         name, affordable(plan.launches, limits, ceiling.moving, prices), plan
@@ -102,7 +105,7 @@ def explain_pod(name: str, now: Situation) -> PodPlan:
             return PodPlan(name, launch=launch)
     reason = next(one.reason for one in plan.unschedulable if one.pod == name)
     over = next(iter(full.values()), None) or _over_limit(pod, limits, prices, now)
-    reason = over or _refused_by_ec2(pod, now, now.pools) or reason
+    reason = over or _refused_by_ec2(pod, now, awake) or _why_asleep(pod, now) or reason
     misses = sorted(_misses(pod, reason, now), key=lambda miss: miss.distance)
     return PodPlan(name, reason=reason, misses=tuple(misses))
 
@@ -138,6 +141,13 @@ def _refused_by_ec2(pod: Pod, now: Situation, pools: Sequence[NodePool]) -> Reas
     nodes = [*now.nodes, *now.joining]
     found = refused_offerings([pod], pools, now.catalog, now.unavailable, now.daemons, nodes)
     return found.get(pod.name)
+
+
+def _why_asleep(pod: Pod, now: Situation) -> Reason | None:
+    """Return why the pool that has a node for the pod alone launches none: it hibernates."""
+    asleep = [one for one in now.pools if one.name in now.asleep]
+    found = _plan([pod], now, asleep).launches if asleep else ()
+    return next((now.asleep[one.pool] for one in found), None)
 
 
 def _misses(pod: Pod, reason: Reason, now: Situation) -> Iterator[PoolMiss]:

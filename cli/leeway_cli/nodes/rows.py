@@ -103,10 +103,11 @@ def rows_of(
     course: Course | None,
     records: Records,
     now: datetime,
+    asleep: Mapping[str, str] | None = None,
 ) -> tuple[NodeRow, ...]:
     """Return a row for each node, and for each instance whose node has not joined yet. `own` are
     Leeway's nodes, `foreign` those of others. `course` is what would be given back, None if nobody
-    has planned that."""
+    has planned that. `asleep` is until when pools hibernate, in words."""
     planned = course.steps if course else ()
     steps = {name: step for step in planned for name in step.returned.nodes}
     kept = course.kept if course else {}
@@ -116,6 +117,8 @@ def rows_of(
         owner = owners.get(one.name)
         reason = kept.get(one.name) if owner is None else None
         fate, words, clock_at = _next(one, records, steps.get(one.name), reason, now)
+        if asleep and owner is None and one.pool in asleep and clock_at is None:
+            words = ", ".join([*filter(None, [words]), f"hibernates until {asleep[one.pool]}"])
         rows.append(_row(one, owner or Owner(OwnerKind.LEEWAY, one.pool), fate, words, clock_at))
     joined = {row.instance for row in rows if row.instance}
     for instance, admission in records.admissions.items():

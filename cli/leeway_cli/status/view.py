@@ -10,6 +10,7 @@ from leeway.admission.record import ADMISSION, Admission
 from leeway.capacity_requests import CAPACITY_REQUEST, CapacityRequest
 from leeway.headroom.status import STATUS as HEADROOM_STATUS
 from leeway.headroom.status import HeadroomStatus
+from leeway.hibernation import SLEEPING, SleepingPool
 from leeway.manifests.cluster import Cluster
 from leeway.pool_pauses import MOST_FAILURES, POOL, PoolRecord
 from leeway.printable import printable
@@ -44,7 +45,8 @@ class RetirementStatus:
 class ClusterStatus:
     """The status of a cluster. `problems` are those of its manifests. `provisioning` is None before
     the first run of provision_nodes. `pools` are the node pools whose last instances never joined
-    or were never ready; Leeway launches nothing from those that are paused."""
+    or were never ready; Leeway launches nothing from those that are paused. Those
+    that a person woke are among them, and `sleeping` are those that hibernate."""
 
     cluster: str
     paused: bool
@@ -56,6 +58,7 @@ class ClusterStatus:
     headroom: tuple[HeadroomStatus, ...]
     provisioning: ProvisioningStatus | None
     pools: tuple[PoolRecord, ...] = ()
+    sleeping: tuple[SleepingPool, ...] = ()
 
 
 def read_cluster_status(stack: Stack, cluster: str, recent: Iterable[str] = ()) -> ClusterStatus:
@@ -81,6 +84,7 @@ def read_cluster_status(stack: Stack, cluster: str, recent: Iterable[str] = ()) 
         pools = records.list(POOL, cluster=cluster)
         asked = records.list(CAPACITY_REQUEST, cluster=cluster)
         provisioning = records.get(STATUS, cluster=cluster)
+        sleeping = records.get(SLEEPING, cluster=cluster)
     policy = _policy(stack, cluster)
     requests = {one.instance: one for one in asked}
     retirements = [
@@ -95,8 +99,11 @@ def read_cluster_status(stack: Stack, cluster: str, recent: Iterable[str] = ()) 
         retirements=tuple(sorted(retirements, key=lambda one: one.record.noticed_at)),
         admissions=tuple(a for a in open_now if isinstance(a, Admission)),
         headroom=headroom,
-        pools=tuple(one for one in pools if one.paused or one.failures or one.unready),
+        pools=tuple(
+            one for one in pools if one.paused or one.failures or one.unready or one.woken_until
+        ),
         provisioning=provisioning,
+        sleeping=sleeping.pools if sleeping else (),
     )
 
 
@@ -178,6 +185,13 @@ def _body(
 ) -> Iterator[RenderableType]:
     """What Leeway does. The sentences of `told` stand above it."""
     yield from _pool_lines(status, told, now)
+    for asleep in status.sleeping:
+        yield Text(f"  pool {printable(asleep.pool)}  hibernates until {printable(asleep.until)}")
+    for one in status.pools:
+        if one.woken_until is not None and one.woken_until > now:
+            by = f", by {printable(one.woken_by)}" if one.woken_by else ""
+            until = f"{one.woken_until:%Y-%m-%d %H:%M} UTC"
+            yield Text(f"  pool {printable(one.pool)}  was woken, and is awake until {until}{by}")
     for retirement in status.retirements:
         yield from _retirement_lines(retirement, told, now)
     late = {
@@ -385,6 +399,7 @@ def _cluster(status: ClusterStatus, now: datetime) -> dict[str, Any]:
             if one.paused is not None
         ],
         "pools": [_pool(one) for one in status.pools],
+        "hibernatingPools": [picked(one, "pool", "until", "opens") for one in status.sleeping],
         "latePools": [
             picked(one, "pool", "instances", "count", "since", "reason")
             for one in (status.provisioning.late if status.provisioning else ())
@@ -410,6 +425,7 @@ def _pool(one: PoolRecord) -> dict[str, Any]:
         "neverJoined": [failure.instance for failure in one.failures],
         "neverReady": [failure.instance for failure in one.unready],
         "mostInARow": MOST_FAILURES,
+        **picked(one, "woken_until", "woken_at", "woken_by"),
     }
 
 

@@ -9,6 +9,8 @@ it adds what they have cost since the last time to the item of the hour:
   two runs at once, the table refuses the second.
 - **Price**: that of AWS for the type, zone and capacity type, from the catalog. Reserved capacity
   counts as on-demand. The hours of a type without a price are counted apart.
+- **Hibernation**: a node that was given back because its pool hibernates saves its price until the
+  pool is awake. What is seen each five minutes counts, so the last minutes of a night do not.
 - **Pods**: a pod has the largest of its shares of a node's CPU, memory and GPUs, by its requests.
   If these are more than the node together, they are scaled down to it. The rest is idle. What an
   instance cost that is not in the cluster any more, or not known by its Node, is not split.
@@ -25,6 +27,7 @@ from math import isfinite, nan
 from typing import Protocol
 
 from leeway.clock import Clock
+from leeway.hibernation import HIBERNATION, SLEEPING, SleepingPools
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import ObservedInstance
 from leeway.instances.owners import Owner, OwnerKind
@@ -116,7 +119,9 @@ class CostHour:
     - `owners` are by `kind/name`, as `leeway/web`. `labels` are by key and value, without the label
       by an empty value.
     - `idle`: USD of what no pod requests. `unsplit`: USD of which the pods are not known.
-    - `returned`: by cause. `nodes`: those of the last look; of many owners, the dearest ones.
+    - `returned`: by cause. `asleep`: what the nodes cost per hour that pools which hibernate gave
+      back, by pool; `hibernated`: USD that this has saved in the hour.
+    - `nodes`: those of the last look; of many owners, the dearest ones.
     """
 
     cluster: str
@@ -131,6 +136,8 @@ class CostHour:
     idle: float = 0.0
     unsplit: float = 0.0
     returned: Mapping[str, Returned] = field(default_factory=dict)
+    asleep: Mapping[str, float] = field(default_factory=dict)
+    hibernated: float = 0.0
     nodes: tuple[NodeCount, ...] = ()
 
 
@@ -286,6 +293,22 @@ def counted(
     )
 
 
+def with_sleep(
+    hour: CostHour, before: CostHour, given_back: Mapping[str, float], sleeping: Collection[str]
+) -> CostHour:
+    """Add to an hour what pools that hibernate have saved since it was as `before`. `given_back` is
+    what the nodes cost that they gave back since then, `sleeping` are those that still sleep."""
+    hours = (_seconds(hour) - _seconds(before)) / 3600
+    saved = sum(usd for pool, usd in before.asleep.items() if pool in sleeping)
+    pools = sorted({*before.asleep, *given_back} & {*sleeping})[:MOST_OWNERS]
+    asleep = {pool: before.asleep.get(pool, 0.0) + given_back.get(pool, 0.0) for pool in pools}
+    return replace(hour, asleep=asleep, hibernated=before.hibernated + saved * hours)
+
+
+def _seconds(hour: CostHour) -> float:
+    return sum((end - begin).total_seconds() for begin, end in hour.covered)
+
+
 def owner_key(owner: Owner) -> str:
     """Return the key of an owner, as `leeway/web`."""
     return f"{owner.kind.value}/{owner.name}" if owner.name else owner.kind.value
@@ -405,16 +428,19 @@ class CostRecorder:
         if before is None:
             before = fresh  # the first look: nothing is known of the time before
         elif (before.day, before.hour) != (fresh.day, fresh.hour):
-            before = replace(fresh, through=before.through)
+            before = replace(fresh, through=before.through, asleep=before.asleep)
         else:
             before = replace(before, version=before.version + 1)
         counts_time = any(look.running and look.at > before.through for look in looks)
         uses, error = self._uses(cluster, labels) if counts_time else ({}, None)
         price = self._price()
-        returned = self._returned(cluster, instances, known, now)
+        returned, given_back = self._returned(cluster, instances, known, now)
         nodes = node_counts(running, price)
         dearest = sorted(nodes, key=lambda one: -one.usd_per_hour)[:MOST_SHOWN]
         hour = counted(before, looks, uses, price, labels, returned)
+        if before.asleep or given_back:
+            stored = self._table.get(SLEEPING, cluster=cluster) or SleepingPools()
+            hour = with_sleep(hour, before, given_back, [one.pool for one in stored.pools])
         hour = replace(hour, nodes=tuple(dearest))
         try:
             self._table.put(COST, hour)
@@ -451,17 +477,19 @@ class CostRecorder:
         instances: Iterable[ObservedInstance],
         through: datetime | None,
         now: datetime,
-    ) -> dict[str, Returned]:
-        """Return what was given back since the last write. EC2 lists an instance for about an hour
+    ) -> tuple[dict[str, Returned], dict[str, float]]:
+        """Return what was given back since the last write, by cause; and of that what pools that
+        hibernate gave back, in USD per hour by pool. EC2 lists an instance for about an hour
         after its end, so that the end of its retirement is known."""
         if through is None:
-            return {}
+            return {}, {}
         gone = [
             {"cluster": cluster, "instance": one.facts.instance}
             for one in instances
             if one.facts.owner.kind is OwnerKind.LEEWAY and one.state != "running"
         ]
         found: dict[str, Returned] = {}
+        asleep: dict[str, float] = {}
         since, until = through - SETTLED, now - SETTLED
         stored = self._table.get_many(RETIREMENT, gone, unreadable=lambda _: None) if gone else ()
         for one in stored:
@@ -471,7 +499,10 @@ class CostRecorder:
             if since < ended <= until:
                 cause = one.returns.cause
                 found[cause] = found.get(cause, Returned()) + Returned(1, one.returns.saving)
-        return found
+                if cause == HIBERNATION:
+                    pool = one.facts.owner.name
+                    asleep[pool] = asleep.get(pool, 0.0) + one.returns.saving
+        return found, asleep
 
 
 def _slot(at: datetime) -> int:

@@ -88,6 +88,8 @@ class PoolRecord(BaseModel):
     - `ready_from`, `unready`: the same about instances that joined, and nodes that were admitted.
     - `paused`: why nothing is launched from the pool; None if it is not paused.
     - `paused_at`, `paused_by`: when it was paused, and by the failure of which instance.
+    - `woken_until`: until when the pool is awake outside of its windows. `woken_at`, `woken_by`:
+      when a person woke it, and who.
     - `version`: counts writes (the optimistic lock).
     """
 
@@ -103,6 +105,9 @@ class PoolRecord(BaseModel):
     paused: Reason | None = None
     paused_at: AwareDatetime | None = None
     paused_by: str = ""
+    woken_until: AwareDatetime | None = None
+    woken_at: AwareDatetime | None = None
+    woken_by: str = ""
 
     @property
     def joins(self) -> FailuresInARow:

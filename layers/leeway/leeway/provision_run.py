@@ -19,7 +19,9 @@ from leeway.clock import Clock
 from leeway.disruption.return_capacity import ReturnCapacity
 from leeway.disruption.snapshot import is_marked
 from leeway.execution.retrying import API_ERRORS
+from leeway.hibernation import SLEEPING, SleepingPools
 from leeway.instances.facts import InstanceFacts
+from leeway.launch.hibernating import read_sleeping
 from leeway.launch.intent import (
     JOIN_WITHIN,
     LaunchOutcome,
@@ -198,6 +200,7 @@ class NodeProvisioning:
 
     def __init__(self, deps: Dependencies) -> None:
         self._deps = deps
+        self._sleeping: dict[str, SleepingPools] = {}
 
     def run(self, cluster: str, why: str, until: datetime) -> ProvisioningReport:
         """Run once for a cluster, at most until this time. Never raises: the report says what
@@ -236,6 +239,7 @@ class NodeProvisioning:
         if not policy.paused:
             upcoming = self._deps.upcoming.read(cluster, pools, catalog, now)
         read = self._read(cluster, manifests, pools, requests, catalog, upcoming)
+        self._store_sleeping(read)
         outcome, failures, told = LaunchOutcome((), (), (), ()), unanswered, EventsWritten()
         late: tuple[LatePool, ...] = ()
         static = StaticCapacity()
@@ -298,6 +302,7 @@ class NodeProvisioning:
             late=late,
             usage=usage_of(read, pools),
             conflicts=conflicts,
+            sleeping=read.sleeping,
         )
         return self._with_status(report, rehearses)
 
@@ -333,7 +338,18 @@ class NodeProvisioning:
             starting,
             demand,
             upcoming.problems,
+            read_sleeping(self._deps.table, cluster, manifests, now),
         )
+
+    def _store_sleeping(self, read: ClusterRead) -> None:
+        """Store which pools hibernate, if that has changed: costs and the status read it."""
+        table, cluster = self._deps.table, read.cluster
+        found = SleepingPools.of(read.sleeping.values())
+        if cluster not in self._sleeping:
+            self._sleeping[cluster] = table.get(SLEEPING, cluster=cluster) or SleepingPools()
+        if found != self._sleeping[cluster]:
+            table.put(SLEEPING, found, cluster=cluster)
+            self._sleeping[cluster] = found
 
     def _return_capacity(
         self, read: ClusterRead, policy: ClusterPolicy, outcome: LaunchOutcome, until: datetime
@@ -404,7 +420,7 @@ class NodeProvisioning:
         """Look at the static pools. Only one that lacks nodes costs a read of the index: an
         instance that runs and has lost its Node is not launched again while it may be the API
         server that has lost it (see `reconcile`)."""
-        pools = [one for one in pools if one.replicas is not None]
+        pools = [one for one in pools if one.replicas is not None and one.name not in read.sleeping]
         if not pools:
             return StaticCapacity()
         state, now, closed = read.state, self._deps.clock.now(), self._closed(read)

@@ -47,6 +47,7 @@ def decide_returns(snapshot: Snapshot) -> ReturnDecision:
                 run.forced.append(one)
         else:
             run.free.append(one)
+    run.hibernate()
     run.scale_down()
     run.replace_outdated()
     run.remove_empty()
@@ -86,15 +87,34 @@ class _Run:
         self._emptied: list[OwnNode] = []
         self._simulated = 0
 
+    def hibernate(self) -> None:
+        """Give back the nodes of pools that hibernate, the empty ones first. If all pods of a node
+        fit elsewhere, they move when their new nodes are ready. Otherwise nothing is awaited, and
+        they are pending until the pool is awake."""
+        asleep = [one for one in self.free if self._snapshot.rules[one.pool].hibernates]
+        for one in sorted(asleep, key=lambda each: (len(each.pods), each.name)):
+            hibernates, saving = self._snapshot.rules[one.pool].hibernates, one.price or 0.0
+            reason = reasons.NODE_HIBERNATES(
+                node=one.name, pool=one.pool, until=hibernates and hibernates.until, saving=saving
+            )
+            cause, moves = Cause.HIBERNATION, bool(one.pods)
+            fits = moves and self._allowances.why_not(one.pool, cause) is None
+            if fits:
+                plan = self._moving.without([one], launch=True)
+                fits = not plan.unschedulable
+            self._take(one, cause, reason, saving, replaced=fits)
+
     def scale_down(self) -> None:
         """Give back what static pools have too much."""
         forced = (
             one
             for one in self._snapshot.own
             if self._static.surplus_of.get(one.pool)
+            and not self._snapshot.rules[one.pool].hibernates
             and may_be_forced(one, self._snapshot, Cause.SCALED_DOWN)
         )
-        for one in self._static.surplus([*self.free, *forced]):
+        awake = (one for one in self.free if not self._snapshot.rules[one.pool].hibernates)
+        for one in self._static.surplus([*awake, *forced]):
             reason = reasons.STATIC_POOL_SCALED_DOWN(
                 node=one.name,
                 pool=one.pool,
@@ -110,7 +130,11 @@ class _Run:
         first, which have nothing to replace, so that no pod moves to them; those of pools in doubt
         last; and the oldest before younger ones."""
         going = {name for one in self.returns for name in one.nodes}
-        outdated = [one for one in (*self.free, *self.forced) if one.name not in going]
+        outdated = [
+            one
+            for one in (*self.free, *self.forced)
+            if one.name not in going and not self._snapshot.rules[one.pool].hibernates
+        ]
         doubted = self._snapshot.doubted
         for one in sorted(outdated, key=lambda o: (bool(o.pods), o.pool in doubted, o.created_at)):
             rules = self._snapshot.rules[one.pool]
@@ -257,7 +281,10 @@ class _Run:
 
     def _left(self) -> list[OwnNode]:
         returned = {name for one in self.returns for name in one.nodes}
-        return [one for one in self.free if one.name not in returned]
+        rules = self._snapshot.rules
+        return [
+            one for one in self.free if one.name not in returned and not rules[one.pool].hibernates
+        ]
 
     def _why_expected(self, one: OwnNode) -> Reason | None:
         pods = self._moving.expected.get(one.name, 0) + self._destinations[one.name]

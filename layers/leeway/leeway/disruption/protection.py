@@ -201,14 +201,18 @@ class Allowances:
 
 def may_move(one: OwnNode, cause: Cause) -> bool:
     """Whether pods may move if a node goes. After the cordon, a node that goes because it is empty,
-    or drifted or one too many and empty, is kept if a pod has come to it."""
-    return bool(one.pods) or cause not in {Cause.EMPTY, Cause.DRIFTED, Cause.SCALED_DOWN}
+    or empty and drifted, one too many or of a pool that hibernates, is kept if a pod has come to
+    it."""
+    keeps = {Cause.EMPTY, Cause.DRIFTED, Cause.SCALED_DOWN, Cause.HIBERNATION}
+    return bool(one.pods) or cause not in keeps
 
 
 def pending_cause(one: OwnNode, snapshot: Snapshot) -> Cause:
     """Return the cause for which a node would be given back. Its pool has rules."""
     if snapshot.rules[one.pool].deleted_at is not None:
         return Cause.POOL_DELETED
+    if snapshot.rules[one.pool].hibernates is not None:
+        return Cause.HIBERNATION
     if snapshot.rules[one.pool].expired(one.created_at, snapshot.now):
         return Cause.EXPIRED
     if one.drift:

@@ -27,6 +27,11 @@ STATIC_POOL_SCALED_DOWN = ReasonCode(
     "Pool {pool} has {count:node} more than its spec.replicas ({replicas}): node {node} is given "
     "back.",
 )
+NODE_HIBERNATES = ReasonCode(
+    "NodeHibernates",
+    "Pool {pool} hibernates until {until}: node {node} is given back, which saves {saving:.4f} USD "
+    "per hour.",
+)
 POOL_IS_STATIC = ReasonCode(
     "PoolIsStatic",
     "Node {node} is of pool {pool}, which keeps {replicas:node} (spec.replicas): it is not "

@@ -333,7 +333,7 @@ class ReturnCapacity:
             self._deps.table.put(RETIREMENT, change.record)
         except RecordChanged:
             return False
-        if one.pods or terms.in_place:
+        if ruling.replacement is not Replacement.NONE:
             self._request(change.record, one.name, now)
         self._start(change.record)
         return True
@@ -372,13 +372,22 @@ class ReturnCapacity:
 
 def _ruling(one: OwnNode, decision: NodeReturn, rules: ReturnRules, now: datetime) -> Ruling:
     within = rules.drain_within
+    awaits = _awaits_nodes(one, decision)
     return Ruling(
         action=Action.RETIRE,
         deadline=None if within is None else now + within,
-        replacement=Replacement.BEFORE if one.pods or decision.in_place else Replacement.NONE,
+        replacement=Replacement.BEFORE if awaits else Replacement.NONE,
         on_blocked=OnBlocked.WAIT if within is None else OnBlocked.DELETE,
         reason=decision.reason,
     )
+
+
+def _awaits_nodes(one: OwnNode, decision: NodeReturn) -> bool:
+    """Whether a node goes only after others are ready for its pods. Pods that only pools which
+    hibernate have nodes for would wait in vain."""
+    if decision.cause is Cause.HIBERNATION:
+        return decision.replaced
+    return bool(one.pods) or decision.in_place
 
 
 def _terms(
@@ -386,7 +395,7 @@ def _terms(
 ) -> ReturnTerms:
     """Return what has to be true at the cordon of a node that goes with others."""
     cause = decision.cause
-    decided = {Cause.EXPIRED, Cause.POOL_DELETED, Cause.SCALED_DOWN}
+    decided = {Cause.EXPIRED, Cause.POOL_DELETED, Cause.SCALED_DOWN, Cause.HIBERNATION}
     price = sum(each.price or 0.0 for each in together)
     limit = PriceLimit(decision=min(decision.nodes), below=price)
     return ReturnTerms(

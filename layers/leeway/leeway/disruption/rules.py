@@ -6,13 +6,14 @@ from enum import StrEnum
 from itertools import islice
 
 from leeway.headroom.windows import Cron
+from leeway.hibernation import HIBERNATION, Hibernation
 from leeway.manifests import node_pool
 from leeway.manifests.node_pool import EXPIRATION, FORCEFUL, NodePool
 
 
 class Cause(StrEnum):
     """Why a node is given back; the names are those of disruption budgets. No budget names
-    POOL_DELETED, and none holds back SCALED_DOWN.
+    POOL_DELETED and HIBERNATION, and none holds back SCALED_DOWN.
 
     Source: Karpenter documentation, "Disruption".
     """
@@ -23,9 +24,18 @@ class Cause(StrEnum):
     UNDERUTILIZED = "Underutilized"
     POOL_DELETED = "PoolDeleted"
     SCALED_DOWN = "ScaledDown"
+    HIBERNATION = HIBERNATION
 
 
-OUTDATED = frozenset({Cause.EXPIRED, Cause.DRIFTED, Cause.POOL_DELETED, Cause.SCALED_DOWN})
+OUTDATED = frozenset(
+    {
+        Cause.EXPIRED,
+        Cause.DRIFTED,
+        Cause.POOL_DELETED,
+        Cause.SCALED_DOWN,
+        Cause.HIBERNATION,
+    }
+)
 """The causes of nodes that go however many pods they have."""
 
 DELETED_POOLS_STAY_FOR = timedelta(minutes=15)
@@ -92,6 +102,8 @@ class ReturnRules:
     - `budgets`: all that apply must allow a disruption.
     - `deleted_at`: when the pool was deleted; None if it exists. Its nodes are drained later.
     - `replicas`: the number of nodes of a static pool; None for others.
+    - `hibernates`: the pool hibernates, and all its nodes go. Protections keep them although the
+      drain is bounded: what a person protects at night is to stay.
 
     Source: Karpenter documentation, "TerminationGracePeriod".
     """
@@ -104,6 +116,7 @@ class ReturnRules:
     budgets: tuple[Budget, ...] = (Budget(),)
     deleted_at: datetime | None = None
     replicas: int | None = None
+    hibernates: Hibernation | None = None
 
     @property
     def drained_from(self) -> datetime | None:
@@ -112,7 +125,7 @@ class ReturnRules:
 
     def is_forced(self, cause: Cause) -> bool:
         """Whether a node goes for this cause although its pods are protected."""
-        bounded = self.drain_within is not None
+        bounded = self.drain_within is not None and cause is not Cause.HIBERNATION
         return cause in OUTDATED and (bounded or self.is_forceful(cause))
 
     def is_forceful(self, cause: Cause) -> bool:
@@ -124,7 +137,7 @@ class ReturnRules:
         return self.expires is not None and now - created_at >= self.expires
 
 
-def rules_of(manifest: NodePool) -> ReturnRules:
+def rules_of(manifest: NodePool, hibernates: Hibernation | None = None) -> ReturnRules:
     """Return the rules of a pool, also of one that was converted from an earlier API version."""
     disruption, replicas = manifest.spec.disruption, manifest.spec.replicas
     return ReturnRules(
@@ -135,6 +148,7 @@ def rules_of(manifest: NodePool) -> ReturnRules:
         drain_within=manifest.spec.template.spec.termination_grace_period,
         budgets=tuple(map(_budget, disruption.budgets)),
         replicas=replicas,
+        hibernates=hibernates,
     )
 
 

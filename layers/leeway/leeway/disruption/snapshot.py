@@ -114,7 +114,8 @@ class Snapshot:
     - `starting`: the names of nodes that are not initialized. They have room for pods that wait.
     - `waiting`: pods without a node, and those that scheduled headroom will create soon: nodes with
       room for them are needed.
-    - `pools`, `catalog`, `unavailable`, `daemons`: what could be launched instead.
+    - `pools`, `catalog`, `unavailable`, `daemons`: what could be launched instead; no pool that
+      hibernates is among them.
     - `rules`: the rules of each pool by its name; of a pool without rules nothing is given back.
     - `most`: how many nodes the disruption budget of the cluster allows now.
     - `spending_limits`: what nodes of pools cost that have a limit in money, and the limits.
@@ -143,12 +144,15 @@ class Snapshot:
         return self.now - max(one.quiet_since for one in nodes)
 
     def is_full(self, one: OwnNode) -> bool:
-        """Whether a node takes no pods of nodes that are consolidated: it starts, or is inside the
-        consolidateAfter of its pool. Source: Karpenter, `IsUnderConsolidateAfter`."""
+        """Whether a node takes no pods of nodes that are consolidated: it starts, its pool
+        hibernates, or it is inside the consolidateAfter of its pool. Source: Karpenter,
+        `IsUnderConsolidateAfter`."""
         rules = self.rules.get(one.pool)
         after = None if rules is None else rules.after
-        return one.name in self.starting or (
-            after is not None and self.now - one.quiet_since < after
+        return (
+            one.name in self.starting
+            or (rules is not None and rules.hibernates is not None)
+            or (after is not None and self.now - one.quiet_since < after)
         )
 
 
@@ -248,13 +252,17 @@ def snapshot_of(
     return Snapshot(
         now=now,
         own=own_nodes,
-        pools=pools,
+        pools=tuple(one for one in pools if one.name not in read.sleeping),
         catalog=read.catalog,
         rules={
             **{
                 name: ReturnRules(after=None, deleted_at=at) for name, at in (deleted or {}).items()
             },
-            **{m.metadata.name: rules_of(m) for m in read.manifests if isinstance(m, PoolManifest)},
+            **{
+                m.metadata.name: rules_of(m, read.sleeping.get(m.metadata.name))
+                for m in read.manifests
+                if isinstance(m, PoolManifest)
+            },
         },
         others=(*(node for name, node in nodes.items() if name not in names), *coming),
         starting=frozenset(

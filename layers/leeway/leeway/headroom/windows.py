@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import takewhile
+from itertools import chain, islice, takewhile
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -135,6 +135,12 @@ def _read_term(term: str, field: _Field) -> range:
 
 _HOUR = timedelta(hours=1)
 
+_LOOKS_AHEAD = (8, 62, 366 * 9)
+"""Days. A window mostly opens within a week; a leap day may be eight years ahead."""
+
+_LOOKED_AT = 60
+"""Starts of a window of which each is also its end, before it counts as one that never closes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -149,6 +155,27 @@ class Window:
         """Whether the window is open at an aware instant."""
         local = self._wall_clock(at)
         return self.end.next(local) <= self.start.next(local)
+
+    def next_opening(self, after: datetime) -> datetime | None:
+        """Return the first instant after an aware one, at which it is closed, at which it is open
+        (UTC). None if that is more than nine years ahead."""
+        begin = after.astimezone(UTC)
+        for days in _LOOKS_AHEAD:
+            end = begin + timedelta(days=days)
+            opens = next((at for at in self.moments(begin, end) if self.is_open(at)), None)
+            if opens is not None:
+                return opens
+            begin = end - timedelta(microseconds=1)
+        return None
+
+    def never_closes(self) -> bool:
+        """Whether the window opens again at each of its ends: then it is open at all times."""
+        before = datetime(2000, 1, 1)  # noqa: DTZ001 (local time)
+        starts = list(islice(self.start.times(before), 1))
+        for start in chain(starts, islice(self.start.times(starts[0]), _LOOKED_AT)):
+            if self.end.next(start - timedelta(seconds=1)) != start:
+                return False
+        return True
 
     def moments(self, after: datetime, until: datetime) -> Iterator[datetime]:
         """Yield the instants in (after, until), in UTC and in order, at which the window may open

@@ -16,7 +16,7 @@ from leeway.kubernetes.connection import (
     raise_unless_object,
 )
 from leeway.kubernetes.list_watch import ObjectList, list_objects, read_json
-from leeway.kubernetes.pod_events import warn
+from leeway.kubernetes.pod_events import write_event
 from leeway.manifests.in_cluster import Lease, is_read
 from leeway.manifests.reading import Kind, find_kind
 from leeway.manifests.status import ManifestEvent, StatusPatch
@@ -98,14 +98,14 @@ class HttpClusterApi:
         return True
 
     def write_event(self, event: ManifestEvent) -> None:
-        """Create an Event of type Warning about a manifest, in its namespace or in `default`."""
+        """Create an Event about a manifest, in its namespace or in `default`."""
         document, metadata = event.document, event.document.get("metadata") or {}
         about = {name: metadata[name] for name in ("namespace", "name", "uid") if name in metadata}
         kind = {"apiVersion": document.get("apiVersion"), "kind": document.get("kind")}
         namespace = str(metadata.get("namespace") or "default")
-        warn(
-            self._connection, namespace, event.name, {**kind, **about}, event.reason, event.message
-        )
+        subject = {**kind, **about}
+        said = (event.reason, event.message, event.type)
+        write_event(self._connection, namespace, event.name, subject, *said)
 
     def karpenter_leases(self) -> tuple[Lease, ...]:
         """Read the Leases with which Karpenter elects its leader. One without a holder counts,

@@ -25,7 +25,7 @@ class HttpPodEvents:
         self._connection = connection
 
     def write(self, event: "PodEvent") -> None:
-        """Create an Event in the namespace of the pod, as `warn` does.
+        """Create an Event in the namespace of the pod, as `write_event` does.
 
         Raises:
             ClusterUnavailable, ClusterRefused: the API server did not answer, or refused.
@@ -39,18 +39,20 @@ class HttpPodEvents:
             "name": event.pod,
             "uid": event.uid,
         }
-        warn(self._connection, event.namespace, event.name, about, event.reason, event.message)
+        said = (event.reason, event.message)
+        write_event(self._connection, event.namespace, event.name, about, *said)
 
 
-def warn(
+def write_event(
     connection: Connection,
     namespace: str,
     name: str,
     about: Mapping[str, Any],
     reason: str,
     message: str,
+    type_: str = "Warning",
 ) -> None:
-    """Create a core/v1 Event of type Warning about an object. An Event that exists, and a namespace
+    """Create a core/v1 Event about an object. An Event that exists, and a namespace
     that has gone or terminates, are no errors.
 
     Raises:
@@ -64,7 +66,7 @@ def warn(
         "involvedObject": about,
         "reason": reason,
         "message": printable(message)[:LONGEST_MESSAGE],
-        "type": "Warning",
+        "type": type_,
         "source": {"component": "leeway"},
         "reportingComponent": "leeway",
         "reportingInstance": "",

@@ -191,6 +191,7 @@ class LaunchRun:
     """The state of one run: what it has launched, and what it no longer requests. `found` are the
     instances of requests that an earlier run left without an answer. `denied` are the pools of
     which EC2 denied a launch: another launch of them is tried once. `records` are those of pools.
+    `sleeping` are the pools that hibernate, which are `blocked` too.
     """
 
     deps: LaunchDependencies
@@ -199,6 +200,7 @@ class LaunchRun:
     intents: list[LaunchIntent]
     blocked: dict[str, Reason] = field(default_factory=dict)
     records: Sequence[PoolRecord] = ()
+    sleeping: Collection[str] = ()
     unavailable: set[Unavailable] = field(default_factory=set)
     exhausted: set[str] = field(default_factory=set)
     denied: set[str] = field(default_factory=set)
@@ -325,7 +327,8 @@ class LaunchRun:
         nodes, overdue = self._known_nodes()
         leaving = {order.joined.get(one, one) for one in order.closed}
         leaving |= {one.name for one in overdue}
-        short = shortages(self._pools, [*nodes, *overdue], leaving)
+        awake = [one for one in self._pools if one.name not in self.sleeping]
+        short = shortages(awake, [*nodes, *overdue], leaving)
         opened = {
             one.pool: pool
             for one in self._settings
@@ -589,7 +592,8 @@ class LaunchRun:
             PodWithoutNode(pod, POD_WITHOUT_NODE(pod=pod, why=whys[pod]), cause=cause)
             for pod, cause in {**missing, **blocked}.items()
         )
-        shown = [*self.reasons, *self.blocked.values(), *self.stopped]
+        problems = (why for pool, why in self.blocked.items() if pool not in self.sleeping)
+        shown = [*self.reasons, *problems, *self.stopped]
         if self.capped is not None:
             shown.append(self.capped)
         return LaunchOutcome(

@@ -485,6 +485,23 @@ TimeZone = Annotated[
 ]
 
 
+class TimeWindow(Strict):
+    """A recurring window of time."""
+
+    timezone: TimeZone
+    """Time zone of `start` and `end`: a name of the IANA database."""
+    start: CronExpression
+    """When the window opens: a cron expression of five fields."""
+    end: CronExpression
+    """When the window closes: a cron expression of five fields."""
+
+    @model_validator(mode="after")
+    def _begins_and_ends(self) -> Self:
+        if self.start.fields == self.end.fields:
+            raise ValueError("expected start and end to differ")
+        return self
+
+
 NO_PLACEMENT_GROUPS = "Leeway launches no nodes in placement groups"
 
 _RESTRICTED = ("kubernetes.io", "k8s.io", "karpenter.sh", "karpenter.k8s.aws")

@@ -29,14 +29,13 @@ from leeway.headroom.plan import (
 from leeway.headroom.windows import Schedule, Window
 from leeway.manifests.base import (
     Amounts,
-    CronExpression,
     Duration,
     Labels,
     Manifest,
     Name,
     Note,
     Strict,
-    TimeZone,
+    TimeWindow,
 )
 from leeway.manifests.configuration import Configuration
 from leeway.manifests.scaled_object import ScaledObject
@@ -87,23 +86,11 @@ class PodSize(Strict):
     pods of this buffer."""
 
 
-class WindowSpec(Strict):
+class WindowSpec(TimeWindow):
     """A recurring window with a number of pods."""
 
-    timezone: TimeZone
-    """Time zone of `start` and `end`: a name of the IANA database."""
-    start: CronExpression
-    """When the window opens: a cron expression of five fields."""
-    end: CronExpression
-    """When the window closes: a cron expression of five fields."""
     replicas: Annotated[Count, Field(ge=1)]
     """Number of pods while the window is open."""
-
-    @model_validator(mode="after")
-    def _begins_and_ends(self) -> Self:
-        if self.start.fields == self.end.fields:
-            raise ValueError("expected start and end to differ")
-        return self
 
 
 class LinearSpec(Strict):

@@ -1,11 +1,13 @@
 """NodePool of `karpenter.sh/v1`: the nodes that may be launched, their taints and limits; and its
 conversion to a pool of packing, with its node class."""
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from itertools import combinations, pairwise
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -16,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+from leeway.headroom.windows import Schedule, Window, change_points
 from leeway.manifests.base import (
     GROUP,
     Amounts,
@@ -28,7 +31,9 @@ from leeway.manifests.base import (
     NotActedOn,
     Note,
     Strict,
+    TimeWindow,
     check_pool_label,
+    rendered,
     unknown_words,
 )
 from leeway.manifests.cluster import Cluster
@@ -53,6 +58,7 @@ from leeway.selection.pods import NodePool as Pool
 from leeway.selection.pods import OnDemandShare, Taint
 from leeway.selection.requirements import Operator, Requirement, Requirements
 from leeway.selection.resources import amount, parse
+from leeway.typed_json import adapter_of
 
 USD_PER_HOUR = f"{GROUP}usd-per-hour"
 """The limit of a pool in money. Karpenter accepts it as the name of a resource that no node has."""
@@ -287,7 +293,13 @@ ON_DEMAND_PERCENTAGE = "leeway.sh/on-demand-percentage-above-base"
 """The annotations of a NodePool with its on-demand share, as OnDemandBaseCapacity (in vCPUs) and
 OnDemandPercentageAboveBaseCapacity of an Auto Scaling group."""
 
-POOL_ANNOTATIONS = frozenset({EXPIRATION, ON_DEMAND_BASE, ON_DEMAND_PERCENTAGE, KUBELET})
+SCHEDULE = "leeway.sh/schedule"
+"""The annotation of a NodePool with the windows outside of which it hibernates, as JSON: windows of
+a Headroom without `replicas`."""
+
+MOST_WINDOWS = 20
+
+POOL_ANNOTATIONS = frozenset({EXPIRATION, ON_DEMAND_BASE, ON_DEMAND_PERCENTAGE, KUBELET, SCHEDULE})
 """The annotations of a NodePool that Leeway reads."""
 
 
@@ -327,6 +339,47 @@ class NodePool(Manifest):
                 "a static pool has no on-demand share; write two pools"
             )
         return self
+
+    @model_validator(mode="after")
+    def _schedule_can_be_read(self) -> Self:
+        try:
+            windows = self.windows()
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            what = first["msg"].removeprefix("Value error, ")
+            place = rendered(first["loc"])
+            said = f"{place}: {what}" if place else what
+            raise ValueError(f"metadata.annotations: {SCHEDULE}: {said}") from None
+        except ValueError as error:
+            raise ValueError(f"metadata.annotations: {SCHEDULE}: {error}") from None
+        for number, window in enumerate(windows):
+            if window.never_closes():
+                raise ValueError(
+                    f"metadata.annotations: {SCHEDULE}: [{number}]: expected a window that closes: "
+                    "each of its starts is one of its ends, too, so it opens again at once"
+                )
+        return self
+
+    def windows(self) -> tuple[Window, ...]:
+        """Return the windows outside of which the pool hibernates; none if it never does.
+
+        Raises:
+            ValueError: the annotation is wrong.
+        """
+        written = self.metadata.annotations.get(SCHEDULE)
+        if written is None:
+            return ()
+        try:
+            parsed = json.loads(written)
+        except (ValueError, RecursionError):
+            parsed = None
+        if not (isinstance(parsed, list) and 0 < len(parsed) <= MOST_WINDOWS):
+            raise ValueError(
+                f"expected a JSON list of 1 to {MOST_WINDOWS} windows, such as "
+                '[{"timezone": "Europe/Berlin", "start": "30 7 * * 1-5", "end": "0 19 * * 1-5"}]'
+            )
+        found = adapter_of(tuple[TimeWindow, ...]).validate_python(tuple(parsed))
+        return tuple(Window(one.timezone, one.start, one.end, 1) for one in found)
 
     def on_demand(self) -> OnDemandShare | None:
         """Return the on-demand share of the pool's capacity; None if it has none.
@@ -387,6 +440,7 @@ class NodePool(Manifest):
             *money,
             *self._notes_on_share(),
             *self._notes_on_replicas(),
+            *self._notes_on_windows(),
         )
 
     def _unknown_labels(self) -> Iterator[Note]:
@@ -394,6 +448,15 @@ class NodePool(Manifest):
         labels = self.spec.template.metadata.labels
         for key, why in unknown_words(labels, {LAUNCHED}, "label", "nodes"):
             yield Note(("spec", "template", "metadata", "labels", key), why)
+
+    def _notes_on_windows(self) -> Iterator[Note]:
+        """Warn about windows of one time zone that overlap: the pool is awake in both, and a typing
+        error in one of them may keep it awake."""
+        windows = enumerate(self.windows())
+        for (first, one), (second, other) in combinations(windows, 2):
+            if one.timezone == other.timezone and _overlap(one, other):
+                said = f"windows [{first}] and [{second}] overlap: the pool is awake in both"
+                yield Note(("metadata", "annotations", SCHEDULE), said)
 
     def _notes_on_replicas(self) -> Iterator[Note]:
         replicas, limit = self.spec.replicas, self.spec.limits.get("nodes")
@@ -416,6 +479,20 @@ class NodePool(Manifest):
         if not lasting and self.on_demand() not in {None, OnDemandShare()}:
             said = "the pool has an on-demand share, and its requirements allow only Spot"
             yield Note(("metadata", "annotations"), said)
+
+
+def _overlap(one: Window, other: Window) -> bool:
+    """Whether two windows are open at one time, in two months of a year with every weekday."""
+    begin = datetime(2024, 1, 1, tzinfo=UTC)
+    end = begin + timedelta(days=62)
+    points = [*change_points(Schedule((one,)), begin, end)]
+    spans = [*pairwise(point.at for point in points), (points[-1].at, end)]
+    for (opens, closes), point in zip(spans, points, strict=True):
+        if point.size.replicas:
+            later = other.next_opening(opens)
+            if other.is_open(opens) or (later is not None and later < closes):
+                return True
+    return False
 
 
 def _base(text: str) -> int:

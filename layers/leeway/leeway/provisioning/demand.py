@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from leeway.capacity_requests import CapacityRequest, PriceLimit
+from leeway.hibernation import Sleeping
 from leeway.instances.facts import InstanceFacts
 from leeway.launch.intent import JOIN_WITHIN, LaunchIntent
 from leeway.manifests.base import Manifest
@@ -311,6 +312,7 @@ class ClusterRead:
     - `intents`: the launches of the last hour, read before the `state`.
     - `starting`: the nodes that start, by name. `requests`: the open ones of retirements.
     - `problems`: why the pods that are due soon are not all known.
+    - `sleeping`: the pools that hibernate.
     """
 
     cluster: str
@@ -322,3 +324,4 @@ class ClusterRead:
     starting: Mapping[str, StartingNode]
     demand: Demand
     problems: tuple[Reason, ...] = ()
+    sleeping: Sleeping = field(default_factory=dict)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from leeway.hibernation import POOL_HIBERNATES, Sleeping
 from leeway.launch.intent import LaunchedNode, PodWithoutNode
 from leeway.launch.late_nodes import LatePool
 from leeway.launch.prices import SpendingLimit
@@ -51,6 +52,7 @@ class ProvisioningReport:
     - `late`: the pools with instances that are late to join.
     - `seconds`: how long the run took.
     - `usage`: the nodes of pools; None if the run has not read the cluster.
+    - `sleeping`: the pools that hibernate.
     - `conflicts`: the NodeOverlays that conflict with others, by name; None if the run has not
       compared them.
     """
@@ -75,6 +77,7 @@ class ProvisioningReport:
     seconds: float = 0.0
     usage: Mapping[str, PoolUsage] | None = None
     conflicts: Mapping[str, Reason] | None = None
+    sleeping: Sleeping = field(default_factory=dict)
 
 
 MOST_GROUPS = 40
@@ -291,7 +294,9 @@ class ProvisioningTelemetry(Telemetry):
         groups, others = grouped(report.without_node)
         for group in groups:
             facts = {"code": group.reason.code, "count": group.count, "pods": list(group.some)}
-            self.logger.warning(group.reason.message, extra={**cluster, **facts})
+            is_meant = group.reason.code == POOL_HIBERNATES.name
+            log = self.logger.info if is_meant else self.logger.warning
+            log(group.reason.message, extra={**cluster, **facts})
         if others:
             pods = counted(others, "further pod gets", "further pods get")
             text = f"{pods} no node, for other reasons."

@@ -4,27 +4,24 @@ Leeway's own buffers create their pause pods ahead of a window, and these are pe
 that a user owns is scaled when its window opens, so its pods are planned for before they exist.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from statistics import median_low
+from datetime import datetime
 from typing import Protocol
 
 from leeway.execution.retrying import API_ERRORS
 from leeway.headroom.plan import (
-    DEFAULT_JOIN_TIME,
-    RUN_EVERY,
     ScaleTarget,
     UpcomingNeed,
     conflicting_targets,
     upcoming_needs,
 )
 from leeway.headroom.ports import PodTemplate
-from leeway.launch.intent import JOIN_WITHIN
+from leeway.launch.hibernating import LONGEST_LEAD, Lead, lead_of, measured
 from leeway.manifests.configuration import Configuration
 from leeway.manifests.scaled_object import ScaledObject
-from leeway.pool_pauses import JOIN_TIME, JoinTime
-from leeway.reasons import Reason, ReasonCode, clause, counted
+from leeway.pool_pauses import JOIN_TIME
+from leeway.reasons import Reason, ReasonCode, clause
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.packing.unschedulable import unmet_requirements
 from leeway.selection.pods import NodePool, Pod, PodSpec
@@ -53,14 +50,6 @@ PROVISIONED_AHEAD = ReasonCode(
 )
 
 KINDS = ("scaledobject.keda.sh",)
-
-
-@dataclass(frozen=True, slots=True)
-class Lead:
-    """The time before a window, and why."""
-
-    time: timedelta
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,40 +165,3 @@ def pods_of(need: UpcomingNeed, template: PodTemplate) -> tuple[Pod, ...]:
         replace(one, name=f"{due} ({number})")
         for number, one in enumerate(pending_pods([workload], {}), 1)
     )
-
-
-LONGEST_LEAD = JOIN_WITHIN + RUN_EVERY
-"""The longest lead: a node that takes longer to join counts as one that never joins."""
-
-
-def measured(join_times: Iterable[JoinTime]) -> Mapping[str, tuple[timedelta, ...]]:
-    """Return join times by pool."""
-    found: dict[str, tuple[timedelta, ...]] = {}
-    for one in join_times:
-        found[one.pool] = (*found.get(one.pool, ()), timedelta(seconds=one.seconds))
-    return found
-
-
-def lead_of(pools: Iterable[str], join_times: Mapping[str, tuple[timedelta, ...]]) -> Lead:
-    """Return the lead of pods that these pools have nodes for: the median of the join times of the
-    slowest pool, and one run more, since the next one would be too late by a minute.
-
-    A pool without a join time counts with the default.
-    """
-    found = [_of_pool(pool, join_times.get(pool, ())) for pool in pools]
-    slowest = max(found, key=lambda one: one.time, default=_of_pool("", ()))
-    return Lead(min(slowest.time + RUN_EVERY, LONGEST_LEAD), slowest.why)
-
-
-def _of_pool(pool: str, times: tuple[timedelta, ...]) -> Lead:
-    if not times:
-        seconds = round(DEFAULT_JOIN_TIME.total_seconds())
-        why = (
-            "Leeway has admitted no node of these pools yet, and assumes "
-            f"{seconds} s until a node is ready for pods."
-        )
-        return Lead(DEFAULT_JOIN_TIME, why)
-    median = median_low(times)
-    seconds = round(median.total_seconds())
-    latest = f"The median of the last {counted(len(times), 'node')} of pool {pool}"
-    return Lead(median, f"{latest} was ready for pods {seconds} s after its launch.")

@@ -646,7 +646,7 @@ PROBES: Mapping[str, Sequence[Probe]] = {
         *_table("Query", "ReadLaunchesAndPausedPools", ("LAUNCH", "MANUALLAUNCH", "POOLS")),
         *_copy_manifests(),
         *_keep("RecordCosts", "COST"),
-        *_table("GetItem", "ReadCatalog", ("CATALOG",)),
+        *_table("GetItem", "ReadCatalogAndSleepingPools", ("CATALOG", "PROVISIONING")),
         *_table("BatchWriteItem", "KeepTheIndex", ("INSTANCE",)),
         _by_cluster("ReadByCluster"),
         *_groups("Look", "DescribeAutoScalingGroups", "DescribeLifecycleHooks"),
