@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -70,11 +70,16 @@ def _measured(nodes: int, way: str) -> dict[str, Any]:
     return measured
 
 
-@contextmanager
-def canned_cluster(nodes: int) -> Iterator[str]:
+def canned_cluster(nodes: int) -> AbstractContextManager[str]:
     """Run a server of prepared bytes; yield its port."""
-    arguments = [sys.executable, "-m", "bench.canned_api", str(nodes)]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as server:
+    return served("bench.canned_api", nodes)
+
+
+@contextmanager
+def served(module: str, *arguments: object) -> Iterator[str]:
+    """Run a module that serves until it is stopped; yield the port that it prints."""
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
             yield server.stdout.readline().strip()

@@ -14,8 +14,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,7 +28,7 @@ from rich.table import Table
 
 from bench.canned_api import PODS_PER_NODE, canned_node, canned_pod, node_name
 from bench.functions import FULL_VCPU_MB
-from bench.provision_read import connection_of
+from bench.provision_read import connection_of, served
 from bench.statistics import peak_mb
 
 ROOT = Path(__file__).parents[1]
@@ -102,7 +100,7 @@ def _runs() -> Table:
     for column in columns:
         table.add_column(column, justify="right")
     for clusters, nodes in SIZES:
-        with _ec2(clusters, nodes) as port:
+        with served("bench.scale", "ec2", clusters, nodes) as port:
             command = [sys.executable, "-m", "bench.scale", "run", port, str(clusters)]
             done = subprocess.run(command, check=True, capture_output=True, text=True)
         found = json.loads(done.stdout.splitlines()[-1])
@@ -116,18 +114,6 @@ def _runs() -> Table:
             *(f"{found[one]:,.0f}" for one in ("table", "others", "kb")),
         )
     return table
-
-
-@contextmanager
-def _ec2(clusters: int, nodes: int) -> Iterator[str]:
-    """Run EC2 with prepared pages; yield its port."""
-    command = [sys.executable, "-m", "bench.scale", "ec2", str(clusters), str(nodes)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stdout is not None
-            yield server.stdout.readline().strip()
-        finally:
-            server.terminate()
 
 
 def _run(port: str, clusters: int) -> dict[str, float]:

@@ -7,14 +7,14 @@ import sys
 
 import leeway.kubernetes
 import msgspec
-from leeway.kubernetes.list_watch import KINDS
+from leeway.kubernetes.decoders import KINDS
 
 # In processes of their own: this one has used its decoders before. The short interval has threads
 # take turns in the midst of what they do, and without the preparation nine of ten processes die.
 FIRST_USE = """
 import os, sys, threading
 import leeway.kubernetes.connection
-from leeway.kubernetes.list_watch import PODS
+from leeway.kubernetes.decoders import PODS
 from lightkube.core.decoders import decode_object, decode_status
 from lightkube.resources.core_v1 import Pod
 sys.setswitchinterval(1e-6)

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from leeway.clock import SystemClock
 from leeway.kubernetes.budgets import selects
 from leeway.kubernetes.cluster_states import PATHS, KeptKind
-from leeway.kubernetes.list_watch import NODES, ObjectList, read_json
+from leeway.kubernetes.decoders import NODES
+from leeway.kubernetes.list_watch import ObjectList, read_json
 from leeway.kubernetes.translate import cordoned, released, to_node, to_pod
 from leeway.kubernetes.unscheduled_pods import change_of
 from leeway.provisioning.kept_objects import KeptObjects

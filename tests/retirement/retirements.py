@@ -10,7 +10,8 @@ from leeway.notices import InstanceId, InterruptionAction, LifecycleHook, Notice
 from leeway.policy.rules import DEFAULTS, rule
 from leeway.ports.aws import HookResult
 from leeway.retirement.attempts import apply_notice
-from leeway.retirement.record import Retirement
+from leeway.retirement.reasons import GROUP_LAUNCHES, SUCCESSOR_FOUND
+from leeway.retirement.record import ReplacementIntent, Retirement, ZoneChoice
 
 NOTICED = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 FACTS = InstanceFacts(
@@ -23,6 +24,20 @@ FACTS = InstanceFacts(
     owner=Owner(OwnerKind.AUTO_SCALING_GROUP, "ng"),
 )
 HOOK = LifecycleHook("ng", "leeway-drain")
+REQUESTED = ReplacementIntent(
+    method="launch-successor",
+    reason=GROUP_LAUNCHES("An earlier attempt requested the successor from group ng."),
+    requested_at=NOTICED,
+    group="ng",
+    zones=(
+        ZoneChoice(
+            "us-east-1a",
+            SUCCESSOR_FOUND(
+                "This is the instance's own zone, which keeps the balance of the group."
+            ),
+        ),
+    ),
+)
 STOP = {"action": InterruptionAction.STOP}
 ENDS = {Phase.NOTICED: Phase.RUNNING, Phase.RUNNING: Phase.FINISHED, Phase.UNDOING: Phase.UNDONE}
 

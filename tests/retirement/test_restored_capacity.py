@@ -13,8 +13,7 @@ from leeway.reconciliation.lost_events import CheckContext
 from leeway.reconciliation.lost_starts import check_overdue_retirement
 from leeway.retirement.attempts import apply_notice, undo
 from leeway.retirement.outcome import RetirementResult
-from leeway.retirement.reasons import GROUP_LAUNCHES, SUCCESSOR_FOUND
-from leeway.retirement.record import ReplacementIntent, ZoneChoice, latest_end
+from leeway.retirement.record import latest_end
 
 from tests.fakes.retirement import (
     HOOKED,
@@ -25,7 +24,7 @@ from tests.fakes.retirement import (
     retire,
     retirement_fakes,
 )
-from tests.retirement.retirements import FACTS, HOOK, NOTICED, notice, take
+from tests.retirement.retirements import FACTS, HOOK, NOTICED, REQUESTED, notice, take
 
 ORIGIN = EventOrigin("123456789012", "us-east-1")
 
@@ -187,22 +186,7 @@ def test_the_end_of_a_blocked_instance_restores_the_groups_capacity() -> None:
 
 def test_a_successor_that_was_never_launched_is_launched_when_its_instance_stops() -> None:
     fakes = rebalanced()
-    intent = ReplacementIntent(
-        method="launch-successor",
-        reason=GROUP_LAUNCHES("An earlier attempt requested the successor from group ng."),
-        requested_at=NOTICED,
-        group="ng",
-        zones=(
-            ZoneChoice(
-                "us-east-1a",
-                SUCCESSOR_FOUND(
-                    "This is the instance's own zone, which keeps the balance of the group."
-                ),
-            ),
-        ),
-        desired=4,
-        to_restore=True,
-    )
+    intent = REQUESTED.model_copy(update={"desired": 4, "to_restore": True})
     fakes.record = fakes.record.model_copy(update={"replacement_intent": intent})
     change = take(fakes.record, NoticeKind.STATE_CHANGE, "n-2", after=5, state="stopping")
     fakes.record = change.record

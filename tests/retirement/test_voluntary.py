@@ -13,8 +13,8 @@ from leeway.ports.kubernetes_objects import Pod
 from leeway.retirement.attempts import undo
 from leeway.retirement.disruption_budget import LEDGER, DisruptionLedger
 from leeway.retirement.outcome import RetirementResult
-from leeway.retirement.reasons import GROUP_LAUNCHES, SUCCESSOR_FOUND
-from leeway.retirement.record import ReplacementIntent, ZoneChoice, latest_end
+from leeway.retirement.reasons import SUCCESSOR_FOUND
+from leeway.retirement.record import latest_end
 
 from tests.fakes.groups import SUCCESSOR
 from tests.fakes.retirement import (
@@ -26,7 +26,7 @@ from tests.fakes.retirement import (
     retire,
     retirement_fakes,
 )
-from tests.retirement.retirements import NOTICED, notice, take
+from tests.retirement.retirements import NOTICED, REQUESTED, notice, take
 
 NO_DISRUPTION = ChurnCap(percent=0, at_least=0)
 
@@ -308,21 +308,7 @@ def test_a_decline_repeats_until_the_marks_are_removed() -> None:
 
 def test_an_attempt_with_a_requested_successor_does_not_request_the_budget_again() -> None:
     fakes = marked_before(overrides={"refreshing": True}, policy=ClusterPolicy(churn=NO_DISRUPTION))
-    asked = ReplacementIntent(
-        method="launch-successor",
-        reason=GROUP_LAUNCHES("An earlier attempt requested the successor from group ng."),
-        requested_at=NOTICED,
-        group="ng",
-        zones=(
-            ZoneChoice(
-                "us-east-1a",
-                SUCCESSOR_FOUND(
-                    "This is the instance's own zone, which keeps the balance of the group."
-                ),
-            ),
-        ),
-    )
-    fakes.record = fakes.record.model_copy(update={"replacement_intent": asked})
+    fakes.record = fakes.record.model_copy(update={"replacement_intent": REQUESTED})
     outcome = fakes.run_attempt(2)
     assert outcome is not None
     assert (outcome.result, outcome.replacement) == (RetirementResult.DRAINED, "launch-successor")

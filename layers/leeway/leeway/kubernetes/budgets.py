@@ -10,7 +10,8 @@ from lightkube.models.meta_v1 import LabelSelector, LabelSelectorRequirement
 from lightkube.resources.policy_v1 import PodDisruptionBudget
 
 from leeway.kubernetes.connection import Connection
-from leeway.kubernetes.list_watch import BUDGETS, list_objects
+from leeway.kubernetes.decoders import BUDGETS
+from leeway.kubernetes.list_watch import list_objects
 from leeway.kubernetes.transport import within
 from leeway.ports.kubernetes_objects import Pod
 

@@ -26,13 +26,8 @@ from leeway.clock import Clock, ClockOffset
 from leeway.execution.retrying import Conflicts
 from leeway.kubernetes.budgets import Budgets
 from leeway.kubernetes.connection import NO_LAST_WORD, Connection, raise_unless_object
-from leeway.kubernetes.list_watch import (
-    NODES,
-    PAGE,
-    VOLUME_ATTACHMENTS,
-    list_objects,
-    without_nulls,
-)
+from leeway.kubernetes.decoders import NODES, VOLUME_ATTACHMENTS
+from leeway.kubernetes.list_watch import PAGE, list_objects, without_nulls
 from leeway.kubernetes.node_claims import release_claim
 from leeway.kubernetes.pod_feed import WatchedPods
 from leeway.kubernetes.translate import (

@@ -1,11 +1,4 @@
-"""Lists in pages, watches, and how their answers are decoded.
-
-The decoders of Kubernetes objects are built on import, in one thread: lightkube decodes with
-msgspec, which builds the type information of a class on its first use and publishes it before it is
-complete, because types may refer to each other. A second thread that uses the class at that moment
-reads a null pointer, and the process crashes (SIGSEGV, observed with msgspec 0.22). A drain decodes
-its first answers in several threads.
-"""
+"""Lists in pages, watches, and how their answers are decoded."""
 
 import contextlib
 import threading
@@ -17,10 +10,6 @@ import msgspec
 from lightkube import ApiError
 from lightkube.core.decoders import WatchEvent, decode_watch_event
 from lightkube.models.meta_v1 import Status
-from lightkube.resources.apps_v1 import DaemonSet
-from lightkube.resources.core_v1 import Event, Node, PersistentVolume, Pod
-from lightkube.resources.policy_v1 import PodDisruptionBudget
-from lightkube.resources.storage_v1 import VolumeAttachment
 from msgspec import Raw, Struct, ValidationError, field
 from msgspec.json import Decoder, decode, encode
 
@@ -45,25 +34,8 @@ class ObjectList[T](Struct):
     items: list[T] = field(default_factory=list)
 
 
-BUDGETS = Decoder(ObjectList[PodDisruptionBudget])
-NODES = Decoder(ObjectList[Node])
-PODS = Decoder(ObjectList[Pod])
-VOLUME_ATTACHMENTS = Decoder(ObjectList[VolumeAttachment])
-
-KINDS = (
-    DaemonSet,
-    Event,
-    Node,
-    PersistentVolume,
-    Pod,
-    PodDisruptionBudget,
-    Status,
-    VolumeAttachment,
-    WatchEvent,
-)
-"""The kinds that the adapters decode, as lists or as single objects."""
-
-for kind in KINDS:
+# Built in one thread, as `decoders` says.
+for kind in (Status, WatchEvent):
     Decoder(kind)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lightkube import ApiError
 
@@ -10,7 +10,9 @@ from leeway.kubernetes.connection import FIELD_MANAGER, Connection, raise_unless
 from leeway.kubernetes.translate import is_segment
 from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused
 from leeway.printable import printable
-from leeway.provisioning.tell import PodEvent
+
+if TYPE_CHECKING:  # `reconcile` writes Events, too, and would import provisioning for this name
+    from leeway.provisioning.tell import PodEvent
 
 LONGEST_MESSAGE = 1024
 """Characters of an Event's message. Source: Kubernetes API, EventsV1."""
@@ -22,7 +24,7 @@ class HttpPodEvents:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def write(self, event: PodEvent) -> None:
+    def write(self, event: "PodEvent") -> None:
         """Create an Event in the namespace of the pod, as `write_event` does.
 
         Raises:

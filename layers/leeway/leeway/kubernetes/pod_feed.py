@@ -13,7 +13,7 @@ from lightkube.core.decoders import decode_object
 from lightkube.resources.core_v1 import Pod as PodObject
 
 from leeway.clock import Clock, ClockOffset
-from leeway.kubernetes import list_watch as decoders
+from leeway.kubernetes import decoders
 from leeway.kubernetes.connection import Connection, raise_for_status
 from leeway.kubernetes.list_watch import ObjectList, WatchStream, events_in, list_pages, read_json
 from leeway.kubernetes.transport import within

@@ -1,6 +1,6 @@
 """Requests nodes of Leeway's pools for the pods of a retiring node, and reads the answer."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -153,8 +153,16 @@ def is_answered(attempt: Attempt, record: Retirement) -> bool:
 
 def read_capacity(attempt: Attempt, record: Retirement) -> CapacityResult:
     """Read the answer; an empty result if it cannot be read."""
+    return _answered_by(_stored, attempt, record)
+
+
+def _answered_by(
+    read: Callable[[Attempt, Retirement], CapacityRequest | None],
+    attempt: Attempt,
+    record: Retirement,
+) -> CapacityResult:
     try:
-        request = _stored(attempt, record)
+        request = read(attempt, record)
     except API_ERRORS as error:
         problem = CAPACITY_REQUEST_FAILED(
             f"it cannot be read or ended: {clause(error)}. It ends by itself"
@@ -182,15 +190,7 @@ def track_nodes(attempt: Attempt, record: Retirement, cluster: Cluster) -> Succe
 def end_request(attempt: Attempt, record: Retirement) -> CapacityResult:
     """End the request of this attempt: provision_nodes launches nothing more for it. Return
     what came of it."""
-    try:
-        request = _ended(attempt, record)
-    except API_ERRORS as error:
-        problem = CAPACITY_REQUEST_FAILED(
-            f"it cannot be read or ended: {clause(error)}. It ends by itself"
-        )
-        attempt.ports.telemetry.capacity_problem(record, problem)
-        return CapacityResult(reasons=(problem.message,))
-    return _result_of(attempt, request.answer if request else None)
+    return _answered_by(_ended, attempt, record)
 
 
 def _ended(attempt: Attempt, record: Retirement) -> CapacityRequest | None:

@@ -4,6 +4,7 @@ from functools import cache
 
 from leeway.admission.admit_node import STEP_RESULTS, AdmitNode
 from leeway.admission.outcome import LoggedAdmissions
+from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 from leeway.wiring.clients import (
     clock,
     groups,
@@ -14,7 +15,7 @@ from leeway.wiring.clients import (
     prepare,
     table,
 )
-from leeway.wiring.clusters import open_cluster
+from leeway.wiring.clusters import on_connections
 
 
 @cache
@@ -26,7 +27,7 @@ def admit_node() -> AdmitNode:
         types=instances(),
         instances=instances(),
         leeway_events=leeway_events(),
-        open_cluster=open_cluster,
+        open_cluster=on_connections(lambda one: LightkubeCluster(one, clock())),
         telemetry=LoggedAdmissions(logger(), metrics()),
         clock=clock(),
     )

@@ -7,26 +7,15 @@ from urllib.parse import urlsplit
 
 from leeway.aws.eks import CachedClusters, EksClusters
 from leeway.kubernetes.connection import Connection
-from leeway.kubernetes.custom_resources import HttpClusterApi
 from leeway.kubernetes.eks import OpenClusters, eks_connection, endpoint_problem
-from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 from leeway.ports.aws import ClusterEndpoint
 from leeway.wiring.clients import client, clock, session, table
 
 
-def open_cluster(name: str) -> LightkubeCluster:
-    """Open the adapter of a cluster, once per connection."""
-    return _cluster_on(connections().get(name))
-
-
-def cluster_api(name: str) -> HttpClusterApi:
-    """Open the adapter of a cluster's custom resources."""
-    return HttpClusterApi(connections().get(name))
-
-
-@cache
-def _cluster_on(connection: Connection) -> LightkubeCluster:
-    return LightkubeCluster(connection, clock())
+def on_connections[A](adapter: Callable[[Connection], A]) -> Callable[[str], A]:
+    """Return what opens an adapter of a cluster, once per connection."""
+    kept = cache(adapter)
+    return lambda name: kept(connections().get(name))
 
 
 @cache

@@ -3,21 +3,10 @@
 from functools import cache, partial
 
 from leeway.headroom.keep_headroom import HeadroomTelemetry, KeepHeadroom
-from leeway.headroom.ports import Workloads
-from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.workloads import HttpWorkloads
 from leeway.manifests.headroom import desired_headroom
 from leeway.wiring.clients import clock, configuration, logger, metrics, prepare, settings, table
-from leeway.wiring.clusters import connections
-
-
-def _workloads_in(cluster: str) -> Workloads:
-    return _workloads_on(connections().get(cluster))
-
-
-@cache
-def _workloads_on(connection: Connection) -> Workloads:
-    return HttpWorkloads(connection)
+from leeway.wiring.clusters import on_connections
 
 
 @cache
@@ -27,7 +16,7 @@ def keep_headroom() -> KeepHeadroom:
         desired=partial(desired_headroom, configuration()),
         count_invalid=configuration().faulty,
         table=table(),
-        workloads_in=_workloads_in,
+        workloads_in=on_connections(HttpWorkloads),
         report=HeadroomTelemetry(logger(), metrics()).headroom_reconciled,
         clock=clock(),
     )

@@ -9,7 +9,7 @@ from leeway.catalog.stored import StoredCatalog
 from leeway.catalog.unavailable import UnavailableOfferings
 from leeway.disruption import return_capacity as returning
 from leeway.kubernetes.cluster_states import KubernetesClusterStates
-from leeway.kubernetes.connection import Connection
+from leeway.kubernetes.custom_resources import HttpClusterApi
 from leeway.kubernetes.pod_events import HttpPodEvents
 from leeway.kubernetes.transport import within
 from leeway.kubernetes.workloads import HttpWorkloads
@@ -19,8 +19,7 @@ from leeway.provision_run import Dependencies, NodeProvisioning
 from leeway.provisioning.cluster_state import ClusterStates
 from leeway.provisioning.receive_messages import MessageReceiver
 from leeway.provisioning.report import ProvisioningTelemetry
-from leeway.provisioning.tell import PodEvents
-from leeway.provisioning.upcoming import PodTemplates, UpcomingPods
+from leeway.provisioning.upcoming import UpcomingPods
 from leeway.wiring.clients import (
     LIST_READ_TIMEOUT,
     client,
@@ -33,27 +32,11 @@ from leeway.wiring.clients import (
     settings,
     table,
 )
-from leeway.wiring.clusters import cluster_api, connections
+from leeway.wiring.clusters import connections, on_connections
 from leeway.wiring.launch_nodes import launch_nodes, node_sources
 from leeway.wiring.notices import admissions, retirements
 
-
-def _events_in(cluster: str) -> PodEvents:
-    return _events_on(connections().get(cluster))
-
-
-@cache
-def _events_on(connection: Connection) -> PodEvents:
-    return HttpPodEvents(connection)
-
-
-def _templates_in(cluster: str) -> PodTemplates:
-    return _templates_on(connections().get(cluster))
-
-
-@cache
-def _templates_on(connection: Connection) -> PodTemplates:
-    return HttpWorkloads(connection)
+_cluster_api = on_connections(HttpClusterApi)
 
 
 def _queue() -> SqsProvisionNodes:
@@ -84,14 +67,10 @@ def dependencies(states: ClusterStates) -> Dependencies:
         ),
         table=table(),
         groups=Ec2Instances(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
-        upcoming=UpcomingPods(
-            configuration(),
-            table(),
-            _templates_in,
-        ),
+        upcoming=UpcomingPods(configuration(), table(), on_connections(HttpWorkloads)),
         returns=_return_capacity(),
-        events_in=_events_in,
-        launch_block=partial(launch_block, table(), cluster_api),
+        events_in=on_connections(HttpPodEvents),
+        launch_block=partial(launch_block, table(), _cluster_api),
         clock=clock(),
     )
 
@@ -103,7 +82,7 @@ the last known manifests apply, and `reconcile` copies."""
 
 def _copy(cluster: str) -> Copied | None:
     with within(_COPY_WITHIN):
-        return ManifestCopies(table(), cluster_api, clock()).copy(cluster)
+        return ManifestCopies(table(), _cluster_api, clock()).copy(cluster)
 
 
 def _manifest_run() -> ManifestRun:
@@ -113,7 +92,7 @@ def _manifest_run() -> ManifestRun:
             run=NodeProvisioning(dependencies(states)).run,
             copy=_copy,
             manifests=configuration(),
-            open_cluster=cluster_api,
+            open_cluster=_cluster_api,
             within=within,
             sources=node_sources(settings().clusters),
             table=table(),

@@ -10,6 +10,8 @@ from leeway.aws.ec2 import Ec2Sweep
 from leeway.aws.launch_templates import Ec2LaunchTemplates
 from leeway.catalog.stored import StoredCatalog
 from leeway.costs import CostRecorder, prices_of
+from leeway.kubernetes.custom_resources import HttpClusterApi
+from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 from leeway.kubernetes.requested import HttpClusterUse
 from leeway.kubernetes.transport import within
 from leeway.manifests.in_cluster import COPY_FOR, ManifestCopies
@@ -34,7 +36,7 @@ from leeway.wiring.clients import (
     settings,
     table,
 )
-from leeway.wiring.clusters import cluster_api, connections, open_cluster
+from leeway.wiring.clusters import connections, on_connections
 from leeway.wiring.notices import admissions, event_origin, receive_notice_with, retirements
 
 
@@ -68,7 +70,7 @@ def reconciliation() -> Reconciliation:
             launches=_launches(),
             copy_manifests=_copy_manifests,
             record_costs=_costs().record,
-            open_cluster=open_cluster,
+            open_cluster=on_connections(lambda one: LightkubeCluster(one, clock())),
             clock=clock(),
         )
     )
@@ -76,7 +78,8 @@ def reconciliation() -> Reconciliation:
 
 def _copy_manifests(cluster: str) -> tuple[Sequence[Reason], Reason | None]:
     with within(COPY_FOR.total_seconds()):
-        copied = ManifestCopies(table(), cluster_api, clock()).copy(cluster)
+        copies = ManifestCopies(table(), on_connections(HttpClusterApi), clock())
+        copied = copies.copy(cluster)
     return (copied.problems, copied.held) if copied else ((), None)
 
 
