@@ -27,6 +27,8 @@ LONGEST = (
     "kubernetes/test_misbehaviour.py",
     "launch/test_kills.py",
     "rehearse/test_like_the_sandbox.py",
+    "end_to_end/test_acceptance.py",
+    "end_to_end/test_acceptance_of_interruptions.py",
     "end_to_end/test_giving_back.py",
     "end_to_end/test_launch_faults.py",
     "end_to_end/test_pools_replace.py",

@@ -8,9 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from leeway_cli.errors import aws_errors
-from leeway_cli.output import Format, FormatOption, print_json, write_stderr, write_stdout
-from leeway_cli.stack import DEFAULT_STACK, ClusterOption, Stack, StackOption, find_stack
+from leeway_cli.errors import BadInputError, aws_errors
+from leeway_cli.output import Format, FormatOption, write_stderr
+from leeway_cli.places import (
+    AllOption,
+    Place,
+    ProfilesOption,
+    RegionsOption,
+    in_each,
+    in_each_cluster,
+    places,
+    several_clusters,
+    show,
+)
+from leeway_cli.stack import DEFAULT_STACK, Stack, StackOption, cluster_name, find_stack
 
 if TYPE_CHECKING:
     from leeway.costs import CostHour, OwnerCost, Returned
@@ -22,13 +33,19 @@ SAVES_FOR = timedelta(hours=24)
 
 
 def cost(
-    cluster: ClusterOption,
+    cluster: Annotated[
+        str,
+        typer.Option(metavar="NAME", envvar="LEEWAY_CLUSTER", help="Set the cluster."),
+    ] = "",
     days: Annotated[
         int, typer.Option(min=1, max=KEPT_DAYS, help="Set how many days are summed up.")
     ] = 7,
     top: Annotated[
         int, typer.Option(min=0, help="Show at most this many rows of each table; 0: all.")
     ] = 10,
+    profile: ProfilesOption = None,
+    region: RegionsOption = None,
+    every: AllOption = False,
     stack: StackOption = DEFAULT_STACK,
     output: FormatOption = Format.TABLE,
 ) -> None:
@@ -37,15 +54,43 @@ def cost(
     Prices are those of AWS without discounts. A pod has the largest of its shares of a node's CPU,
     memory and GPUs, by its requests; what no pod requests is idle. Times are in UTC.
     """
-    found = find_stack(stack)
-    found.warn_if_unmanaged(cluster)
+    from rich.text import Text
+
+    everywhere = places(profile, region)
+    several_clusters(everywhere, cluster, every=every)
+    if not every:
+        if not cluster:
+            raise BadInputError("--cluster: expected the name of a cluster, or --all.")
+        cluster_name(cluster)
     now = datetime.now(UTC)
     begin = now.replace(minute=0, second=0, microsecond=0) - timedelta(days=days)
-    report = sum_up(list(read_hours(found, cluster, begin, now)), begin, now)
-    if output is Format.JSON:
-        print_json({"cluster": cluster, **as_data(report)})
-    else:
-        write_stdout(as_text(report, cluster, top))
+
+    def read(place: Place) -> "tuple[str, CostReport]":
+        found, name = find_stack(stack), place.cluster or cluster
+        found.warn_if_unmanaged(name)
+        return name, sum_up(list(read_hours(found, name, begin, now)), begin, now)
+
+    show(
+        in_each_cluster(everywhere, stack, read) if every else in_each(everywhere, read),
+        output,
+        lambda one: {"cluster": one[0], **as_data(one[1])},
+        lambda one: Text(as_text(one[1], one[0], top)),
+        totals=lambda read: _sums([report for _, report in read]),
+    )
+
+
+def _sums(reports: "Sequence[CostReport]") -> tuple[dict[str, Any], str]:
+    """Return the totals of several clusters, as JSON and in words."""
+    usd, hours = sum(one.usd for one in reports), sum(one.hours for one in reports)
+    unpriced = sum(one.unpriced_hours for one in reports)
+    data = {
+        "usd": _round(usd),
+        "instanceHours": _round(hours),
+        "instanceHoursWithoutPrice": _round(unpriced),
+        "idleUsd": _round(sum(one.idle for one in reports)),
+        "spotSavedUsd": _round(sum(one.spot_saved for one in reports)),
+    }
+    return data, f"{usd:,.2f} USD for {hours:,.1f} instance-h"
 
 
 def read_hours(stack: Stack, cluster: str, begin: datetime, end: datetime) -> Iterator["CostHour"]:

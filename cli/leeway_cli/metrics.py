@@ -162,8 +162,10 @@ def add_costs(found: Families, cluster: str, hours: "Sequence[CostHour]", now: d
     for one in last.nodes if is_current else ():
         kind, _, owner = one.owner.partition("/")
         about = {"cluster": cluster, "owner_kind": kind, "owner": owner}
-        found["leeway_node_cost_usd_per_hour"].add(one.usd_per_hour, **about)
-        found["leeway_node_cost_on_demand_usd_per_hour"].add(one.on_demand_usd_per_hour, **about)
+        if one.usd_per_hour:  # a stack that has just begun has no prices yet: unknown, not 0
+            on_demand = one.on_demand_usd_per_hour
+            found["leeway_node_cost_usd_per_hour"].add(one.usd_per_hour, **about)
+            found["leeway_node_cost_on_demand_usd_per_hour"].add(on_demand, **about)
         for each, count in one.types.items():
             instance_type, _, capacity_type = each.partition(" ")
             of_type = {"instance_type": instance_type, "capacity_type": capacity_type}

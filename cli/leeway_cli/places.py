@@ -1,17 +1,19 @@
-"""Runs a command in several accounts and regions: `--profile` and `--region`, each repeatable."""
+"""Runs a command in several accounts and regions, and for all clusters of their stacks: `--profile`
+and `--region`, each repeatable, and `--all`."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Annotated, Any
 
 import typer
 
 from leeway_cli.errors import BadInputError, CannotBeDoneError
-from leeway_cli.output import Format, print_json, stdout_console
-from leeway_cli.stack import TABLE
+from leeway_cli.output import Format, kept_warnings, print_json, stdout_console, write_stderr
+from leeway_cli.stack import CLUSTERS, TABLE, find_stack
 
 ProfilesOption = Annotated[
     list[str] | None,
@@ -23,6 +25,12 @@ RegionsOption = Annotated[
     list[str] | None,
     typer.Option("--region", metavar="REGION", help="Read this region. Repeatable."),
 ]
+AllOption = Annotated[
+    bool, typer.Option("--all", help="Read all clusters that the stack of each place manages.")
+]
+
+AT_ONCE = 8
+"""Clusters that are read at the same time: an API server that does not answer delays no other."""
 
 _OTHERS = (
     "AWS_ACCESS_KEY_ID",
@@ -38,14 +46,16 @@ configprovider.py and credentials.py."""
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A region of an account; an empty field stands for what the environment sets."""
+    """A region of an account; an empty field stands for what the environment sets. With `--all`, a
+    cluster of the stack there."""
 
     profile: str = ""
     region: str = ""
+    cluster: str = ""
 
     def __str__(self) -> str:
-        parts = (self.profile and f"profile {self.profile}", self.region)
-        return ", ".join(filter(None, parts))
+        named = (("profile", self.profile), ("", self.region), ("cluster", self.cluster))
+        return ", ".join(f"{kind} {name}".strip() for kind, name in named if name)
 
     @contextmanager
     def entered(self) -> Iterator[None]:
@@ -94,31 +104,90 @@ def places(profiles: Sequence[str] | None, regions: Sequence[str] | None) -> tup
     return found
 
 
-def in_each[T](
-    chosen: Iterable[Place], read: Callable[[], T]
-) -> list[tuple[Place, T | CannotBeDoneError]]:
+def several_clusters(chosen: Sequence[Place], cluster: str, *, every: bool) -> bool:
+    """Return whether a command reads several clusters: all of a stack, or one of several places.
+
+    Raises:
+        BadInputError: the options name no cluster for this, or one beside `--all`.
+    """
+    if every and cluster and cluster != os.environ.get("LEEWAY_CLUSTER"):
+        raise BadInputError("--all: expected no --cluster beside it.")
+    if len(chosen) > 1 and not (every or cluster):
+        raise BadInputError("--profile, --region: expected --all or --cluster with several places.")
+    return every or len(chosen) > 1
+
+
+_WARNING = "warning: "
+
+type Found[T] = Sequence[tuple[Place, T | CannotBeDoneError]]
+"""What was read of each place, or why nothing could be read."""
+
+
+def in_each[T](chosen: Iterable[Place], read: Callable[[Place], T]) -> Found[T]:
     """Read each place. An error of one of several stands in its place."""
     everywhere = tuple(chosen)
     found: list[tuple[Place, T | CannotBeDoneError]] = []
     for place in everywhere:
         with place.entered():
-            try:
-                found.append((place, read()))
-            except CannotBeDoneError as error:
-                if len(everywhere) == 1:
-                    raise
-                found.append((place, error))
+            found.append((place, _read(place, read)))
+    if len(found) == 1 and isinstance(found[0][1], CannotBeDoneError):
+        raise found[0][1]
     return found
 
 
+def in_each_cluster[T](chosen: Sequence[Place], stack: str, read: Callable[[Place], T]) -> Found[T]:
+    """Read each cluster of the stack of each place, some at the same time. An error of a cluster,
+    or of one of several stacks, stands in its place."""
+    found: list[tuple[Place, T | CannotBeDoneError]] = []
+    for place in chosen:
+        with place.entered():
+            names = _read(place, lambda _: _clusters(stack))
+            if isinstance(names, CannotBeDoneError):
+                if len(chosen) == 1:
+                    raise names
+                found.append((place, names))
+                continue
+            clusters = [replace(place, cluster=name) for name in names]
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                found += zip(
+                    clusters, pool.map(lambda one: _read(one, read), clusters), strict=True
+                )
+    return found
+
+
+def _read[T](place: Place, read: Callable[[Place], T]) -> T | CannotBeDoneError:
+    """Read a place. Its warnings name it."""
+    named = place != Place()
+    with kept_warnings() as said:
+        try:
+            found: T | CannotBeDoneError = read(place)
+        except CannotBeDoneError as error:
+            found = error
+    for line in said:
+        is_warning = named and line.startswith(_WARNING)
+        write_stderr(f"{_WARNING}{place}: {line.removeprefix(_WARNING)}" if is_warning else line)
+    return found
+
+
+def _clusters(stack: str) -> tuple[str, ...]:
+    names = find_stack(stack).clusters
+    if names is None:
+        raise BadInputError(f"--all: expected the names of clusters in {CLUSTERS}.")
+    if not names:
+        write_stderr(f"warning: stack {stack} manages no cluster (ClusterNames is empty)")
+    return names
+
+
 def show[T](
-    found: Sequence[tuple[Place, T | CannotBeDoneError]],
+    found: Found[T],
     output: Format,
     as_data: Callable[[T], dict[str, Any]],
     as_view: Callable[[T], Any],
     failure: str = "",
+    totals: Callable[[list[T]], tuple[dict[str, Any], str]] | None = None,
 ) -> None:
-    """Print what was read. Several places stand below each other, each with its name.
+    """Print what was read. Several places stand below each other, each with its name, and then the
+    `totals` of those that were read: their JSON, and in words.
 
     Raises:
         CannotBeDoneError: some of several places could not be read, or `failure` says what else
@@ -126,8 +195,13 @@ def show[T](
     """
     unread = "; ".join(str(place) for place, one in found if isinstance(one, CannotBeDoneError))
     problem = " ".join(filter(None, (failure, unread and f"Not read: {unread}.")))
+    several = len(found) != 1 or bool(found[0][0].cluster) or bool(unread)
+    read = [one for _, one in found if not isinstance(one, CannotBeDoneError)]
+    sums = totals(read) if several and totals else None
     if output is Format.JSON:
-        document = _document(found, as_data)
+        document = _document(found, as_data) if several else as_data(read[0])
+        if sums:
+            document["totals"] = sums[0]
         if problem:
             raise CannotBeDoneError(problem, result=document)
         print_json(document)
@@ -136,23 +210,26 @@ def show[T](
 
     console = stdout_console()
     for number, (place, one) in enumerate(found):
-        if len(found) > 1:
+        if several:
             gap = "\n" if number else ""
             console.print(Text(f"{gap}{place}", style="bold underline"), soft_wrap=True)
         shown = Text(str(one)) if isinstance(one, CannotBeDoneError) else as_view(one)
         console.print(shown, soft_wrap=True)
+    if sums:
+        console.print(Text("\nall that was read", style="bold underline"), soft_wrap=True)
+        console.print(Text(sums[1]), soft_wrap=True)
     if problem:
         raise CannotBeDoneError(problem)
 
 
-def _document[T](
-    found: Sequence[tuple[Place, T | CannotBeDoneError]], as_data: Callable[[T], dict[str, Any]]
-) -> dict[str, Any]:
-    documents = [
+def _document[T](found: Found[T], as_data: Callable[[T], dict[str, Any]]) -> dict[str, Any]:
+    documents = (
         {"error": {"message": str(one)}} if isinstance(one, CannotBeDoneError) else as_data(one)
         for _, one in found
-    ]
-    if len(found) == 1:
-        return documents[0]
-    names = [{"profile": one.profile or None, "region": one.region or None} for one, _ in found]
+    )
+    names = (
+        {"profile": one.profile or None, "region": one.region or None}
+        | ({"cluster": one.cluster} if one.cluster else {})
+        for one, _ in found
+    )
     return {"places": [name | one for name, one in zip(names, documents, strict=True)]}

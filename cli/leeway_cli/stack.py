@@ -12,6 +12,9 @@ from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors
 from leeway_cli.output import write_stderr
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from leeway.kubernetes.connection import Connection
     from leeway.manifests.configuration import StoredManifests
     from leeway.manifests.in_cluster import ManifestHome
     from leeway.selection.offers.catalog import Catalog
@@ -158,6 +161,40 @@ def _describe(name: str) -> dict[str, Any]:
             raise
     stack: dict[str, Any] = found["Stacks"][0]
     return stack
+
+
+def connect(
+    cluster: str, kubeconfig: "Path | None" = None, context: str | None = None
+) -> "Connection":
+    """Connect to the API server of a cluster: by the kubeconfig if its context is of this cluster,
+    or else with an EKS token of the AWS identity.
+
+    Raises:
+        BadKubeconfig: the kubeconfig or the context that a user named is invalid.
+        CannotBeDoneError: they are of another cluster.
+    """
+    from functools import partial
+
+    from leeway.aws.eks import EksClusters
+    from leeway.kubernetes.eks import eks_connection
+    from leeway.kubernetes.kubeconfig import BadKubeconfig, kubeconfig_connection
+    from leeway.wiring.clients import client, session
+
+    endpoint = EksClusters(partial(client, "eks")).endpoint(cluster)
+    named = kubeconfig is not None or context is not None
+    try:
+        connection = kubeconfig_connection(kubeconfig, context)
+    except BadKubeconfig:
+        if named:
+            raise
+        return eks_connection(endpoint, session())
+    if same_server(connection.server, endpoint.url):
+        return connection
+    server = connection.server
+    connection.close()
+    if named:
+        raise other_server(cluster, server, endpoint.url)
+    return eks_connection(endpoint, session())
 
 
 def same_server(first: str, second: str) -> bool:

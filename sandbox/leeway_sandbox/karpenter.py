@@ -181,6 +181,8 @@ class Karpenter:
             node = nodes.get(instance)
             if "deletionTimestamp" in claim["metadata"]:
                 self._finalize(claim, instance, node)
+            elif not self._takes(claim):
+                continue  # another version: the next round has it
             elif not instance:
                 self._launch(claim)
             elif node is not None and "karpenter.sh/registered" not in node["metadata"]["labels"]:
@@ -201,10 +203,17 @@ class Karpenter:
             kind = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
             self._create(LEASE.rpartition("/")[0], {**kind, "metadata": named, "spec": spec})
 
+    def _takes(self, claim: Mapping[str, Any]) -> bool:
+        """Set the finalizer before anything else is done for a NodeClaim."""
+        if FINALIZER in (claim["metadata"].get("finalizers") or ()):
+            return True
+        patch = _finalizers(claim, FINALIZER)
+        patch["metadata"]["resourceVersion"] = claim["metadata"]["resourceVersion"]
+        return self._patch(f"{CLAIMS}/{claim['metadata']['name']}", patch) is not None
+
     def _launch(self, claim: Mapping[str, Any]) -> None:
         """Launch an instance with the tags of Karpenter, and say so in the status."""
         pool = claim["metadata"]["labels"]["karpenter.sh/nodepool"]
-        self._patch(f"{CLAIMS}/{claim['metadata']['name']}", _finalizers(claim, FINALIZER))
         tags = {
             "karpenter.sh/nodepool": pool,
             "karpenter.k8s.aws/ec2nodeclass": claim["spec"]["nodeClassRef"]["name"],

@@ -130,6 +130,20 @@ def test_what_is_not_recorded_any_more_is_not_shown_as_current() -> None:
         assert found["leeway_cost_recorded_timestamp_seconds"].values
 
 
+def test_a_cost_that_is_not_known_yet_is_missing_rather_than_zero() -> None:
+    end = datetime(2026, 11, 23, 12, 40, tzinfo=UTC)
+    found = Families()
+    add_costs(
+        found,
+        "prod",
+        [at(end, nodes=(NodeCount("leeway/web", 2, 0, 0, {"m5.large spot": 2}),))],
+        end,
+    )
+    assert list(found["leeway_nodes"].values.values()) == [2]
+    assert not found["leeway_node_cost_usd_per_hour"].values
+    assert not found["leeway_node_cost_on_demand_usd_per_hour"].values
+
+
 def test_a_day_is_this_hour_and_the_23_before_it(run: Run, aws: Sandbox) -> None:
     for ago in (0, 22, 24):
         table_in(aws).put(COST, at(datetime.now(UTC) - timedelta(hours=ago)))

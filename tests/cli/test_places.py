@@ -3,17 +3,19 @@
 import json
 import os
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from leeway.provisioning.report import STATUS, ProvisioningStatus
 from leeway_cli import main
 from leeway_cli.errors import BadInputError, CannotBeDoneError
-from leeway_cli.places import Place, in_each, places
+from leeway_cli.output import write_stderr
+from leeway_cli.places import Place, in_each, in_each_cluster, places
 from leeway_cli.stack import find_stack
 
 from tests.aws.stored import TABLE, table_in
+from tests.cli.test_cost import store
 from tests.sandbox.aws.started import Sandbox
 
 STACK = "several-places"
@@ -97,13 +99,13 @@ def test_no_variable_has_precedence_over_the_option(
         monkeypatch.delenv(name)
     for name, value in others.items():
         monkeypatch.setenv(name, value)
-    ((_, table),) = in_each([Place("dev")], lambda: find_stack(STACK).table)
+    ((_, table),) = in_each([Place("dev")], lambda _: find_stack(STACK).table)
     assert table == TABLE
 
 
 @pytest.mark.usefixtures("deployed")
 def test_the_environment_is_as_before_also_after_an_error() -> None:
-    def read() -> tuple[str, str | None]:
+    def read(_: Place) -> tuple[str, str | None]:
         return find_stack(STACK).table, os.environ.get("AWS_SECRET_ACCESS_KEY")
 
     before = dict(os.environ)
@@ -137,3 +139,94 @@ def test_watch_has_one_place(aws: Sandbox, capsys: pytest.CaptureFixture[str]) -
     os.environ.pop("LEEWAY_TABLE")
     assert main.run(["status", "--watch", "--region", "a", "--region", "b"]) == 2
     assert "--watch: expected one profile and one region" in capsys.readouterr().err
+
+
+def test_costs_of_all_clusters_have_their_sum(
+    deployed: tuple[str, ...], aws: Sandbox, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store(aws, timedelta(minutes=2))
+    options = ["cost", *deployed, "--profile", "gone", "--profile", "dev", "--all"]
+    assert main.run([*options, "-o", "json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    gone, prod = document["places"]
+    assert (gone["profile"], "did not answer" in gone["error"]["message"]) == ("gone", True)
+    assert (prod["profile"], prod["cluster"], prod["usd"]) == ("dev", "prod", 2.0)
+    assert document["totals"]["usd"] == prod["usd"]
+    assert document["totals"]["spotSavedUsd"] == prod["saved"]["spotUsd"]
+    assert main.run(options) == 1
+    printed = capsys.readouterr()
+    assert "\nprofile dev, cluster prod\nThe nodes of cluster prod cost 2.00 USD" in printed.out
+    assert printed.out.endswith("\nall that was read\n2.00 USD for 12.0 instance-h\n")
+    assert printed.err == "leeway: Not read: profile gone.\n"
+
+
+def test_one_cluster_of_all_is_a_place_too(
+    deployed: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [*deployed, "--profile", "dev", "-o", "json"]
+    assert main.run(["cost", "--all", *given]) == 0
+    (place,) = json.loads(capsys.readouterr().out)["places"]
+    assert place["cluster"] == "prod"
+    assert main.run(["cost", "--cluster", "prod", *given]) == 0
+    assert json.loads(capsys.readouterr().out)["cluster"] == "prod"
+
+
+def test_an_error_of_one_cluster_leaves_the_others_and_warnings_name_theirs(
+    aws: Sandbox, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del aws  # It sets the environment.
+    names = [f"c{number}" for number in range(20)]
+    monkeypatch.setenv("LEEWAY_CLUSTERS", ",".join(names))
+
+    def read(place: Place) -> str:
+        if place.cluster == "c3":
+            raise CannotBeDoneError("The API server did not answer.")
+        if place.cluster == "c5":
+            write_stderr("warning: no price is known")
+        return place.cluster
+
+    found = in_each_cluster([Place()], "leeway", read)
+    assert [one.cluster for one, _ in found] == names
+    assert [value for _, value in found if isinstance(value, str)] == [*names[:3], *names[4:]]
+    assert capsys.readouterr().err == "warning: cluster c5: no price is known\n"
+    monkeypatch.setenv("LEEWAY_CLUSTERS", "")
+    assert in_each_cluster([Place()], "leeway", read) == []
+    assert "manages no cluster (ClusterNames is empty)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("cost",), "--cluster: expected the name of a cluster, or --all."),
+        (("cost", "--all", "--cluster", "prod"), "--all: expected no --cluster beside it."),
+        (("nodes", "--region", "a", "--region", "b"), "expected --all or --cluster with several"),
+        (("nodes", "--all", "--watch"), "--watch: expected one cluster, one profile and one"),
+        (("nodes", "--all", "--context", "dev"), "--context: expected one cluster"),
+        (("nodes", "--all"), "--all: expected the names of clusters in LEEWAY_CLUSTERS."),
+    ],
+)
+def test_options_of_several_clusters_that_do_not_fit_get_one_line(
+    aws: Sandbox,
+    words: tuple[str, ...],
+    problem: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    del aws  # It sets the environment.
+    if "--region" in words:
+        monkeypatch.delenv("LEEWAY_TABLE")
+    assert main.run([*words]) == 2
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err.count("\n")) == ("", 1)
+    assert problem in printed.err
+
+
+def test_the_cluster_of_the_environment_does_not_limit_all(
+    aws: Sandbox, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del aws  # It sets the environment.
+    monkeypatch.setenv("LEEWAY_CLUSTERS", "dev,prod")
+    monkeypatch.setenv("LEEWAY_CLUSTER", "prod")
+    assert main.run(["cost", "--all", "-o", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [one["cluster"] for one in document["places"]] == ["dev", "prod"]

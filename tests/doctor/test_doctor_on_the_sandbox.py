@@ -521,3 +521,24 @@ def test_a_lost_group_is_found_by_the_tags_of_its_instances(
     finally:
         sandbox.faults("aws", [])
     assert "the groups of the nodes are not read from EC2" in capsys.readouterr().err
+
+
+def test_nodes_of_all_clusters_are_listed_with_their_sum(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The API server of each cluster is asked with the AWS identity, or by the kubeconfig. EKS
+    does not know the second cluster."""
+    monkeypatch.setenv("LEEWAY_CLUSTERS", f"{CLUSTER},gone")
+    assert main.run(["nodes", "--all", "-o", "json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    known, gone = document["places"]
+    assert (known["cluster"], known["region"], len(known["nodes"])) == (CLUSTER, None, 3)
+    assert (gone["cluster"], gone["error"].keys()) == ("gone", {"message"})
+    assert document["totals"] == known["totals"]
+    assert document["error"]["message"] == "Not read: cluster gone."
+    first = known["nodes"][0]["name"]
+    assert main.run(["nodes", first, "--all", "-l", f"kubernetes.io/hostname={first}"]) == 1
+    assert "1 node," in capsys.readouterr().out
+    monkeypatch.setenv("LEEWAY_CLUSTERS", CLUSTER)
+    assert main.run(["nodes", "none", "--all"]) == 1
+    assert "has no node none." in capsys.readouterr().err

@@ -26,7 +26,7 @@ from tests.template.reached import IAM_NAMES
 ROOT = Path(__file__).parents[2]
 POLICY = ROOT / "docs" / "acceptance-policy.json"
 KEY = "AKIAACCEPTANCE000000"
-SECONDS = 400
+SECONDS = 1200
 """The longest that a command may take, on a busy machine."""
 
 

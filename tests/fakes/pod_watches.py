@@ -23,6 +23,7 @@ class PodsInMemory:
     watches: int = 0  # how often a watch was started
     open: int = 0  # watches that run
     ended: int = 0  # how often the watches have come to their end
+    expired: int = 0  # watches that asked for a version that is forgotten
 
     def put(self, pod: UnscheduledPod, gone: bool = False) -> None:
         """Create or change a pod; `gone`: bind or delete it."""
@@ -48,7 +49,8 @@ class PodsInMemory:
             del self.changes[changes:]
 
     def end_watches(self) -> None:
-        """End the watches that run, as the API server does when their time is over."""
+        """End the watches that run, as the API server does when their time is over. Later changes
+        reach only the next ones."""
         with self.changed:
             self.ended += 1
             self.changed.notify_all()
@@ -95,17 +97,18 @@ class WatchInMemory:
             raise pods.error
         sent, ended = int(self._version or 0), pods.ended
         if self._version and sent < pods.first:
+            pods.expired += 1
             raise WatchExpired("410")
         began()
         if not self._version:
             for change in self._existing():
                 receive(change)
             sent = len(pods.changes)
-        while True:
+        while pods.ended == ended:
             for change in pods.changes[sent:]:
                 receive(change)
             sent = max(sent, len(pods.changes))
-            if self._stopped or pods.closes_at_once or pods.ended > ended:
+            if self._stopped or pods.closes_at_once:
                 return
             if pods.error is not None:
                 raise pods.error

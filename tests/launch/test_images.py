@@ -12,6 +12,7 @@ from leeway.launch.images import (
     parameters_of,
     unusable_images,
     variant_of,
+    variants_of,
 )
 from leeway.launch.node_settings import NodeSettings, NotLaunchable
 from leeway.selection.offers.catalog import Catalog
@@ -42,6 +43,13 @@ def test_the_parameters_of_a_family_exist(
     found = parameters_of(settings(node_class(amiFamily=family)), kubernetes, variants)
     assert found.keys() == {*variants}
     assert {*found.values()} <= PUBLISHED
+
+
+@pytest.mark.parametrize("family", ["AL2023", "AL2", "Bottlerocket", "Windows2022"])
+def test_the_variants_of_a_family_are_published(family: str) -> None:
+    kubernetes = "1.32" if family == "AL2" else "1.34"
+    found = settings(node_class(amiFamily=family))
+    assert {*parameters_of(found, kubernetes, variants_of(found)).values()} <= PUBLISHED
 
 
 @pytest.mark.parametrize(
@@ -85,6 +93,8 @@ def test_the_newest_image_of_the_architecture_is_used() -> None:
     deprecated = [image("newest", 0, deprecated=True), *images]
     assert image_by_terms(found, AMD, deprecated).name == "new"
     assert image_by_terms(found, AMD, deprecated[:1]).name == "newest"
+    twins = [image("b", 1), image("c", 1), image("a", 1)]
+    assert image_by_terms(found, AMD, twins).name == "c", "as Karpenter chooses"
     with pytest.raises(NotLaunchable, match=r"arm64 matches EC2NodeClass default, spec\.amiSelect"):
         image_by_terms(found, ARM, images[:1])
 

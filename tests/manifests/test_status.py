@@ -118,6 +118,8 @@ def test_a_pool_and_its_class_are_ready_with_what_they_use() -> None:
         "SubnetsReady",
         "SecurityGroupsReady",
         "InstanceProfileReady",
+        "CapacityReservationsReady",
+        "PlacementGroupReady",
         "Ready",
     }
     assert (status["subnets"], status["securityGroups"], status["instanceProfile"]) == (
@@ -163,6 +165,31 @@ def test_a_class_without_subnets_says_so_and_its_pool_is_not_ready() -> None:
     assert conditions(cluster.node_class())["Ready"] == ("False", "UnhealthyDependents")
     assert conditions(cluster.pool())["NodeClassReady"] == ("False", "UnhealthyDependents")
     assert "no subnet matches" in condition(cluster.pool(), "Ready")["message"]
+
+
+def test_a_class_is_ready_without_its_reservations_and_lists_those_it_has() -> None:
+    cluster, named = Cluster(), ({"id": "cr-1", "availabilityZone": "eu-west-1a"},)
+    found = replace(RESOLVED, reservations=Found(named))
+    cluster.write(replace(FACTS, classes={"default": found}))
+    assert cluster.node_class()["capacityReservations"] == [*named]
+    silent = replace(RESOLVED, reservations=Found(problem="EC2 does not answer", known=False))
+    cluster.write(replace(FACTS, classes={"default": silent}))
+    assert cluster.node_class()["capacityReservations"] == [*named]
+    assert conditions(cluster.node_class())["CapacityReservationsReady"][0] == "Unknown"
+    assert conditions(cluster.node_class())["Ready"][0] == "True", "other capacity is launched"
+    cluster.write()
+    assert "capacityReservations" not in cluster.node_class()
+
+
+def test_a_class_with_a_placement_group_says_so_in_the_condition_of_karpenter() -> None:
+    cluster = Cluster()
+    document = changed(NEW_CLASS, {"spec.placementGroupSelector": {"name": "near"}})
+    problem = "EC2NodeClass default: spec.placementGroupSelector: expected no placement group"
+    cluster.objects[0] = ReadObject(NODE_CLASS, document, problem)
+    cluster.write()
+    found = condition(cluster.node_class(), "PlacementGroupReady")
+    assert (found["status"], found["reason"]) == ("False", "PlacementGroupResolutionFailed")
+    assert conditions(cluster.node_class())["Ready"][0] == "False"
 
 
 def test_what_aws_does_not_tell_is_unknown_and_what_was_found_stays() -> None:

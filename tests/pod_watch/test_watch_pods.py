@@ -6,7 +6,7 @@ import time
 import pytest
 from leeway.pod_watch.follower import pause_after
 from leeway.pod_watch.holding import WatchMode
-from leeway.pod_watch.lease import Lease
+from leeway.pod_watch.lease import HANDOVER, Lease
 from leeway.ports.aws import CloudUnavailable
 from leeway.ports.kubernetes import ClusterForbidden, ClusterUnavailable
 
@@ -90,12 +90,9 @@ def test_a_run_takes_over_from_a_holder_that_has_died(world: World) -> None:
 
 
 def test_a_handover_has_no_gap(world: World) -> None:
-    with world.running() as old:
+    near_its_end = HANDOVER.total_seconds()  # when it begins
+    with world.running(near_its_end) as old:
         until(lambda: world.lease.stored and world.lease.stored.watching)
-        assert world.lease.stored
-        # The first run is near its end.
-        near = world.lease.stored.ends_at.replace(year=2020)
-        world.lease.stored = world.lease.stored.model_copy(update={"ends_at": near})
         with world.running() as new:
             until(lambda: old.report)
             assert old.report
@@ -179,17 +176,17 @@ def test_an_api_server_that_closes_watches_at_once_is_not_hammered(world: World)
 def test_an_expired_version_begins_the_watch_again_without_a_second_wake(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leeway.pod_watch.follower.HEALTHY_AFTER", 0.1)
+    monkeypatch.setattr("leeway.pod_watch.follower.HEALTHY_AFTER", 0.0)
     blue = world.watches.of("blue")
     with world.running():
         blue.put(waits("a"))
         until(lambda: world.reported("blue") == 1)
-        blue.error = ClusterUnavailable("closed")
-        blue.wake_watches()
-        blue.put(waits("b"))
-        blue.compact()
-        blue.error = None
+        with blue.changed:  # the next watch finds all of it
+            blue.end_watches()
+            blue.put(waits("b"))
+            blue.compact()
         until(lambda: world.reported("blue") == 2)
+    assert blue.expired == 1
     whys = [why for name, why in world.wakes.wakes if name == "blue" and why != MINUTE]
     assert whys == ["The scheduler found no node for 1 new pod."] * 2
     assert world.told.problems == []

@@ -118,9 +118,9 @@ class World:
         return self.watch_pods().run(tuple(self.modes.of), seconds)
 
     @contextmanager
-    def running(self) -> Iterator["Running"]:
+    def running(self, seconds: float = 900.0) -> Iterator["Running"]:
         """Run in a thread until the test is done: then no cluster has a pool any more."""
-        run = Running(self)
+        run = Running(self, seconds)
         run.start()
         try:
             yield run
@@ -137,15 +137,16 @@ class World:
 class Running(threading.Thread):
     """A run in a thread."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, seconds: float) -> None:
         super().__init__(daemon=True)
         self._world = world
+        self._seconds = seconds
         self.report: WatchReport | None = None
         self.failed: Exception | None = None
 
     def run(self) -> None:
         try:
-            self.report = self._world.tick()
+            self.report = self._world.tick(self._seconds)
         except Exception as error:  # noqa: BLE001 (the test fails with it)
             self.failed = error
 

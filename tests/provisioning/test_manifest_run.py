@@ -9,6 +9,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from leeway.hibernation import Hibernation, Sleeping
+from leeway.launch.images import Image, ImageVariant
+from leeway.launch.reservations import CapacityReservation
 from leeway.manifest_run import READY_FOR, WRITES_FOR, Dependencies, ManifestRun
 from leeway.manifests.configuration import Configuration, StoredManifests
 from leeway.manifests.in_cluster import HOME, Home, Lease, ManifestCopies, ManifestHome
@@ -18,6 +20,7 @@ from leeway.ports.aws import CloudUnavailable
 from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused, ClusterUnavailable
 from leeway.provisioning.report import ProvisioningReport
 from leeway.reasons import Reason
+from leeway.selection.offers.reservations import ReservedCapacity
 
 from tests.launch.launching import World as Aws
 from tests.manifests.crd_cases import CLASS, POOL, changed
@@ -173,10 +176,58 @@ def test_a_run_launches_by_what_the_api_server_has_now_and_says_so_there(world: 
     assert status["securityGroups"] == [{"id": "sg-1"}]
     assert status["instanceProfile"] == "prod-nodes"
     assert [one["requirements"][0]["values"] for one in status["amis"]] == [["arm64"], ["amd64"]]
+    assert status["amis"][1]["requirements"][1:] == [
+        {"key": "karpenter.k8s.aws/instance-gpu-count", "operator": "DoesNotExist"},
+        {"key": "karpenter.k8s.aws/instance-accelerator-count", "operator": "DoesNotExist"},
+    ]
     # A pool that is applied is used by the next run, whatever the cache of the manifests has.
     world.api.put(changed(POOL, {"metadata.name": "second"}))
     world.run()
     assert world.copied_before == {"pool", "second"}
+
+
+def test_an_alias_has_an_ami_for_each_kind_of_machine_and_other_terms_one(world: World) -> None:
+    """Karpenter replaces a node whose AMI is not the first one for its machine."""
+    world.aws.offer_images(ImageVariant("x86_64", "nvidia"))
+    world.run()
+    *_, found = world.api.kinds["EC2NodeClass"]["default"]["status"]["amis"]
+    assert found["requirements"] == [
+        {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},
+        {"key": "karpenter.k8s.aws/instance-gpu-count", "operator": "Exists"},
+    ]
+    own = Image("ami-0123456789abcdef0", "own", "x86_64", world.aws.now(), "/dev/xvda")
+    world.aws.images.known[own.id] = own
+    terms = [{"id": own.id}]
+    world.api.put(changed(GOOD, {"spec.amiSelectorTerms": terms, "spec.amiFamily": "AL2023"}))
+    world.run()
+    (found,) = world.api.kinds["EC2NodeClass"]["default"]["status"]["amis"]
+    assert [one["key"] for one in found["requirements"]] == ["kubernetes.io/arch"]
+
+
+def test_a_class_lists_the_capacity_reservations_that_it_selects(world: World) -> None:
+    """Karpenter replaces a node in a reservation that the status of its class does not have."""
+    ends = world.aws.now() + timedelta(minutes=30)
+    block = ReservedCapacity("cr-1", block=True)
+    tags = {"leeway.sh/cluster/prod": ""}
+    world.aws.reservations.add(
+        CapacityReservation(
+            block, "123456789012", "m5.large", "us-east-1a", 1, 1, ends=ends, tags=tags
+        )
+    )
+    world.api.put(changed(GOOD, {"spec.capacityReservationSelectorTerms": [{"id": "cr-1"}]}))
+    world.run()
+    (found,) = world.api.kinds["EC2NodeClass"]["default"]["status"]["capacityReservations"]
+    assert found == {
+        "id": "cr-1",
+        "availabilityZone": "us-east-1a",
+        "endTime": f"{ends:%Y-%m-%dT%H:%M:%SZ}",
+        "instanceMatchCriteria": "targeted",
+        "instanceType": "m5.large",
+        "interruptible": False,
+        "ownerID": "123456789012",
+        "reservationType": "capacity-block",
+        "state": "expiring",
+    }
 
 
 def test_a_cluster_whose_manifests_are_in_the_table_is_left_alone(world: World) -> None:

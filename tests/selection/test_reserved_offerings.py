@@ -12,7 +12,7 @@ from leeway.selection.offers.reservations import Reservation, ReservedCapacity
 from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import ExistingNode, NodePool, Pod
+from leeway.selection.pods import ExistingNode, NodePool, OnDemandShare, Pod
 from leeway.selection.requirements import Requirement, Requirements
 
 from bench.plan_checker import violations
@@ -147,3 +147,14 @@ def test_a_reservation_that_was_full_is_not_offered() -> None:
     full = Unavailable("cr-1", "a", "reserved")
     plan = pack(pods("web", 1, spec()), Supply([pool], CATALOG, [full]))
     assert used(plan) == {}
+
+
+def test_nodes_of_an_on_demand_share_do_not_use_a_full_reservation_again() -> None:
+    one = Reservation(ReservedCapacity("cr-1"), "medium", "a", 1)
+    pool = NodePool("all", reservations=(one,), on_demand=OnDemandShare(base=0, percent=100))
+    plan = pack(pods("web", 4, spec(cpu=3000)), Supply([pool], CATALOG))
+    assert used(plan) == {"cr-1": 1}
+    assert Counter(node.cheapest.offering.capacity_type for node in plan.launches) == {
+        "reserved": 1,
+        "on-demand": len(plan.launches) - 1,
+    }

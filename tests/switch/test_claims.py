@@ -8,8 +8,9 @@ import pytest
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.ports.kubernetes import ClusterRefused
+from leeway.selection.offers.reservations import ReservedCapacity
 from leeway_cli.errors import CannotBeDoneError
-from leeway_cli.switch.claims import CLAIMS, claim_of, put_claim, why_unfit
+from leeway_cli.switch.claims import CLAIMS, claim_of, put_claim, remove_claim, why_unfit
 
 POOL: dict[str, Any] = {
     "apiVersion": "karpenter.sh/v1",
@@ -33,7 +34,7 @@ POOL: dict[str, Any] = {
 
 
 FACTS = InstanceFacts(
-    instance="i-1",
+    instance="i-0123456789abcdef0",
     cluster="prod",
     private_dns_name="node-1",
     zone="us-east-1a",
@@ -66,7 +67,7 @@ def node(labels: dict[str, str]) -> dict[str, Any]:
             "name": "node-1",
             "labels": {"karpenter.k8s.aws/ec2nodeclass": "default", **labels},
         },
-        "spec": {"providerID": "aws:///us-east-1a/i-1"},
+        "spec": {"providerID": "aws:///us-east-1a/i-0123456789abcdef0"},
         "status": {"conditions": [{"type": "Ready", "status": "True"}]},
     }
 
@@ -77,20 +78,27 @@ class Server:
 
     refuses: tuple[str, ...] = ()
     claims: dict[str, dict[str, Any]] = field(default_factory=dict)
+    allows_dry_runs: bool = False
 
-    def request(self, method: str, path: str, *, content: str = "", body: Any = None) -> Any:
-        if method in self.refuses:
+    def request(
+        self, method: str, path: str, *, content: str = "", body: Any = None, params: Any = None
+    ) -> Any:
+        if method in self.refuses and not (params and self.allows_dry_runs):
             raise ClusterRefused(f"403 {method} {path}")
+        if params:
+            return None
         name = path.removeprefix(f"{CLAIMS}/").removesuffix("/status")
         match method:
             case "POST":
                 name = body["metadata"]["name"]
-                self.claims[name] = {**body, "metadata": {**body["metadata"], "uid": "claim"}}
+                set_by_server = {"uid": "claim", "resourceVersion": "1"}
+                self.claims[name] = {**body, "metadata": {**body["metadata"], **set_by_server}}
             case "PATCH":
                 self.claims[name]["status"] = body["status"]
             case "DELETE":
                 found = self.claims[name]["metadata"]
-                assert body == {"preconditions": {"uid": found["uid"]}}
+                only = {"uid": found["uid"], "resourceVersion": found["resourceVersion"]}
+                assert body == {"preconditions": only}
                 if found.get("finalizers"):
                     found["deletionTimestamp"] = "2026-11-23T12:00:00Z"
                 else:
@@ -99,7 +107,7 @@ class Server:
 
 
 CLAIM = claim_of(node({}), FACTS, POOL)
-STATUS = {"providerID": "aws:///us-east-1a/i-1"}
+STATUS = {"providerID": "aws:///us-east-1a/i-0123456789abcdef0"}
 
 
 def test_a_nodeclaim_whose_status_is_refused_is_gone_at_once() -> None:
@@ -110,22 +118,47 @@ def test_a_nodeclaim_whose_status_is_refused_is_gone_at_once() -> None:
     assert server.claims == {}
     server.refuses = ()
     put_claim(server.request, CLAIM, STATUS)
-    assert server.claims["default-1"]["status"] == STATUS
+    assert server.claims["default-0123456789abcdef0"]["status"] == STATUS
 
 
 def test_a_nodeclaim_that_cannot_be_deleted_again_is_named() -> None:
-    server = Server(refuses=("PATCH", "DELETE"))
-    with pytest.raises(CannotBeDoneError, match="kubectl delete nodeclaim default-1"):
+    server = Server(refuses=("PATCH", "DELETE"), allows_dry_runs=True)
+    with pytest.raises(CannotBeDoneError, match="kubectl delete nodeclaim default-0123"):
         put_claim(server.request, CLAIM, STATUS)
+
+
+def test_no_nodeclaim_is_written_without_the_right_to_delete_it_again() -> None:
+    server = Server(refuses=("DELETE",))
+    with pytest.raises(ClusterRefused, match="DELETE"):
+        put_claim(server.request, CLAIM, STATUS)
+    assert server.claims == {}
+
+
+def test_only_a_nodeclaim_that_karpenter_has_not_taken_is_deleted_again() -> None:
+    """Karpenter would end the instance of one with its finalizer."""
+    server = Server()
+    put_claim(server.request, CLAIM, STATUS)
+    found = server.claims["default-0123456789abcdef0"]
+    found["metadata"]["finalizers"] = ["karpenter.sh/termination"]
+    remove_claim(server.request, "default-0123456789abcdef0")
+    assert server.claims
+    del found["metadata"]["finalizers"]
+    found["metadata"]["name"] = "default-x7k2p"
+    remove_claim(server.request, "default-0123456789abcdef0")
+    assert server.claims, "a name that Karpenter gives"
+    found["metadata"]["name"] = "default-0123456789abcdef0"
+    remove_claim(server.request, "default-0123456789abcdef0")
+    assert server.claims == {}
+    remove_claim(server.request, "default-0123456789abcdef0")
 
 
 def test_a_nodeclaim_that_is_being_deleted_gets_no_instance() -> None:
     server = Server()
     found = {"uid": "claim", "deletionTimestamp": "2026-11-23T12:00:00Z"}
-    server.claims["default-1"] = {"metadata": found}
+    server.claims["default-0123456789abcdef0"] = {"metadata": found}
     with pytest.raises(CannotBeDoneError, match="is being deleted"):
         put_claim(server.request, CLAIM, STATUS)
-    assert "status" not in server.claims["default-1"]
+    assert "status" not in server.claims["default-0123456789abcdef0"]
 
 
 @pytest.mark.parametrize(
@@ -149,6 +182,53 @@ def test_karpenter_keeps_a_node_only_if_its_nodeclaim_meets_each_requirement(
     assert ("do not fit the requirement" in found) is unfit, found
     assert bool(found) is unfit, found
     assert labels.items() <= claim_of(node(labels), FACTS, pool)["metadata"]["labels"].items()
+
+
+AMD64 = {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}
+GPU = {"key": "karpenter.k8s.aws/instance-gpu-count", "operator": "Exists"}
+NO_GPU = {"key": "karpenter.k8s.aws/instance-gpu-count", "operator": "DoesNotExist"}
+
+
+@pytest.mark.parametrize(
+    ("amis", "labels", "why"),
+    [
+        ({"ami-2": [AMD64], "ami-1": [AMD64]}, {}, "has the AMI ami-2 for its machine"),
+        ({"ami-1": [AMD64], "ami-2": [AMD64]}, {}, ""),
+        ({"ami-2": [], "ami-1": []}, {}, "has the AMI ami-2 for its machine"),
+        ({"ami-2": [AMD64, NO_GPU], "ami-1": [AMD64, GPU]}, {GPU["key"]: "1"}, ""),
+        ({"ami-1": [AMD64, NO_GPU], "ami-2": [AMD64, GPU]}, {GPU["key"]: "1"}, "the AMI ami-2"),
+        ({"ami-2": [AMD64, GPU], "ami-1": [AMD64, NO_GPU]}, {}, ""),
+        ({"ami-1": [AMD64, GPU]}, {}, "has no AMI for its machine"),
+        ({"ami-2": [AMD64]}, {}, "does not have the AMI ami-1"),
+    ],
+)
+def test_karpenter_keeps_a_node_only_with_the_first_ami_for_its_machine(
+    amis: dict[str, list[Any]], labels: dict[str, str], why: str
+) -> None:
+    found = deepcopy(CLASS)
+    found["status"]["amis"] = [{"id": name, "requirements": each} for name, each in amis.items()]
+    one = node({"kubernetes.io/arch": "amd64", **labels})
+    reason = why_unfit(one, FACTS, POOL, found)
+    assert why in reason
+    assert bool(reason) is bool(why)
+
+
+def test_a_node_in_a_reservation_that_its_class_no_longer_has_is_not_kept() -> None:
+    pool = deepcopy(POOL)
+    pool["spec"]["template"]["spec"]["requirements"][0]["values"] = ["reserved", "on-demand"]
+    reserved = {"capacity_type": "reserved", "reservation": ReservedCapacity("cr-1")}
+    facts, found = FACTS.model_copy(update=reserved), deepcopy(CLASS)
+    assert "capacity reservation cr-1" in why_unfit(node({}), facts, pool, found)
+    found["status"]["capacityReservations"] = [{"id": "cr-2"}, {"id": "cr-1"}]
+    assert why_unfit(node({}), facts, pool, found) == ""
+    found["status"]["capacityReservations"] = []
+    on_demand = facts.model_copy(update={"capacity_type": "on-demand", "reservation": None})
+    assert why_unfit(node({}), on_demand, pool, found) == "", "the reservation has ended"
+
+
+def test_a_node_whose_class_has_a_placement_group_is_not_kept() -> None:
+    found = {**CLASS, "spec": {"placementGroupSelector": {"name": "near"}}}
+    assert "placement group" in why_unfit(node({}), FACTS, POOL, found)
 
 
 def test_a_nodeclaim_has_what_ec2_says_and_not_what_the_kubelet_wrote() -> None:

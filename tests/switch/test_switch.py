@@ -1,6 +1,7 @@
 """A switch from Karpenter to Leeway and back: its steps, its refusals, and what a kill leaves."""
 
 import time
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -15,6 +16,7 @@ from leeway_cli.errors import CannotBeDoneError
 from leeway_cli.output import Format
 from leeway_cli.switch.plan import Deployment, Do, plan_switch
 from leeway_cli.switch.run import carry_out
+from leeway_cli.switch.world import hidden_by
 
 from tests.fakes.table import TableInMemory
 from tests.switch.world import KARPENTERS, LEEWAYS, Cluster, Machine, of_karpenter
@@ -44,7 +46,7 @@ def test_karpenter_gets_its_nodes_back_and_keeps_those_that_leeway_launched() ->
     cluster.add("i-new", LEEWAYS)
     assert cluster.switched(Buyer.KARPENTER)
     assert owners(cluster) == {OwnerKind.KARPENTER}
-    assert cluster.claims["default-i-new"] == "i-new"
+    assert cluster.claims["default-new"] == "i-new"
     assert cluster.deployment.replicas == 2
     assert (cluster.drained, cluster.ended, cluster.launched) == ([], [], [])
 
@@ -87,7 +89,7 @@ def test_nodes_wait_for_the_lease_of_a_karpenter_that_somebody_has_just_stopped(
     cluster.sleep(100)
     cluster.renewed = cluster.now
     assert cluster.switched(Buyer.KARPENTER)
-    assert (cluster.drained, cluster.claims["default-i-new"]) == ([], "i-new")
+    assert (cluster.drained, cluster.claims["default-new"]) == ([], "i-new")
 
 
 def test_a_karpenter_that_somebody_starts_again_is_stopped_again() -> None:
@@ -117,7 +119,7 @@ def test_a_launch_that_has_not_joined_is_waited_for() -> None:
 
     cluster.others = join_later
     assert cluster.switched(Buyer.KARPENTER)
-    assert "default-i-new" in cluster.claims
+    assert "default-new" in cluster.claims
     cluster = of_karpenter()
     cluster.switched(Buyer.LEEWAY)
     cluster.machines["i-new"] = Machine("i-new", dict(LEEWAYS), joined=False)
@@ -142,6 +144,10 @@ def test_a_launch_that_has_not_joined_is_waited_for() -> None:
             "several Deployments",
         ),
         ({"deployments": (Deployment("infra", "k", 1, 1),)}, "infra/k is in another namespace"),
+        (
+            {"deployments": (Deployment("karpenter", "k", 0, 0, hidden="another Lease (X=y)"),)},
+            r"karpenter/k has another Lease \(X=y\), so Leeway would not see that Karpenter runs",
+        ),
         ({"alive": None}, "renews no Lease karpenter-leader-election"),
         ({"problems": ("NodePool default: spec.replicas: expected 0",)}, "cannot launch from it"),
         ({"disrupted": ("node-i-0",)}, "Karpenter drains node node-i-0 now"),
@@ -156,6 +162,29 @@ def test_a_switch_to_leeway_is_refused_before_anything_changes(
         cluster.switched(Buyer.LEEWAY)
     assert cluster.switch is None
     assert cluster.deployment.replicas == 2
+
+
+@pytest.mark.parametrize(
+    ("container", "hidden"),
+    [
+        ({}, ""),
+        ({"env": [{"name": "DISABLE_LEADER_ELECTION", "value": "false"}]}, ""),
+        ({"env": [{"name": "DISABLE_LEADER_ELECTION", "value": "true"}]}, "leader election"),
+        ({"env": [{"name": "CLUSTER_NAME", "valueFrom": {}}]}, ""),
+        ({"args": ["--disable-leader-election"]}, "leader election disabled"),
+        ({"args": ["--disable-leader-election=false"]}, ""),
+        ({"command": ["/controller", "-leader-election-name=mine"]}, "NAME=mine"),
+        ({"env": [{"name": "LEADER_ELECTION_NAMESPACE", "value": "infra"}]}, "NAMESPACE=infra"),
+        ({"env": [{"name": "LEADER_ELECTION_NAMESPACE", "value": "karpenter"}]}, ""),
+    ],
+)
+def test_a_deployment_tells_that_leeway_would_not_see_its_lease(
+    container: dict[str, object], hidden: str
+) -> None:
+    """Also while it is scaled to zero, when no Lease can tell."""
+    found = hidden_by({"spec": {"template": {"spec": {"containers": [container]}}}})
+    assert hidden in found
+    assert bool(found) is bool(hidden)
 
 
 def test_karpenter_finishes_what_it_has_begun_before_a_switch() -> None:
@@ -175,6 +204,7 @@ def test_what_karpenter_began_in_the_last_moment_is_left_and_named() -> None:
     cluster.machines["i-0"].joined = False
     cluster.deleting.add("claim-i-1")
     cluster.claims["claim-gone"] = "i-gone"
+    cluster.registered.add("claim-gone")
     cluster.add("i-orphan", KARPENTERS)
     left = "\n".join(plan_switch(cluster.read(), Buyer.LEEWAY).left)
     assert "NodeClaim claim-i-0 stays Karpenter's: its node has not joined" in left
@@ -255,6 +285,72 @@ def test_kills_and_changes_of_direction_end_as_one_run_does(
     assert cluster.leeway_may_launch is (last is Buyer.LEEWAY)
     assert cluster.karpenter_runs is (last is Buyer.KARPENTER)
     assert (cluster.drained, cluster.ended, cluster.launched) == ([], [], [])
+
+
+MOVES = st.lists(st.sampled_from([None, None, None, 0, 1, 3]), max_size=40)
+
+
+@settings(max_examples=60, deadline=None)
+@given(runs=RUNS, last=st.sampled_from(TO), own=st.integers(0, 2), moves=MOVES)
+def test_somebody_who_starts_and_stops_karpenter_in_between_lets_no_two_act(
+    runs: list[tuple[Buyer, int | None, bool, float]],
+    last: Buyer,
+    own: int,
+    moves: list[int | None],
+) -> None:
+    """After each write and each wait the world checks that Karpenter does not run while Leeway may
+    launch. Karpenter ends no instance and launches none; only nodes of Leeway may be drained."""
+    cluster, nodes = of_karpenter(), {"i-0", "i-1"}
+    for direction, kill, torn, pause in runs:
+        cluster.moves = moves
+        with suppress(CannotBeDoneError):
+            cluster.switched(direction, kill=kill, torn=torn)
+        if cluster.leeway_may_launch and len(nodes) < 2 + own:
+            nodes.add(name := f"i-{len(nodes)}")
+            cluster.add(name, LEEWAYS)
+        cluster.sleep(pause)
+    with suppress(CannotBeDoneError):
+        cluster.switched(last)
+    cluster.moves = []
+    for _ in range(2):
+        cluster.sleep(120)
+        assert cluster.switched(last)
+    expected = OwnerKind.LEEWAY if last is Buyer.LEEWAY else OwnerKind.KARPENTER
+    assert owners(cluster) == {expected}
+    drained = {one.removeprefix("node-") for one in cluster.drained}
+    assert {*cluster.machines} == nodes - drained
+    assert not drained & {"i-0", "i-1"}
+    assert {*cluster.claims} <= cluster.registered, "no NodeClaim is left that nobody deletes"
+    assert cluster.leeway_may_launch is (last is Buyer.LEEWAY)
+    assert cluster.karpenter_runs is (last is Buyer.KARPENTER)
+    assert (cluster.ended, cluster.launched) == ([], [])
+
+
+@pytest.mark.parametrize("kill", range(1, 8))
+@pytest.mark.parametrize("torn", [False, True])
+def test_a_nodeclaim_of_a_killed_switch_is_gone_after_the_way_back(kill: int, torn: bool) -> None:
+    """Nobody would delete it with its instance: the Node does not name it."""
+    cluster = of_karpenter()
+    cluster.switched(Buyer.LEEWAY)
+    cluster.add("i-new", LEEWAYS)
+    cluster.switched(Buyer.KARPENTER, kill=kill, torn=torn)
+    if cluster.karpenter_runs:
+        return
+    assert cluster.switched(Buyer.LEEWAY)
+    assert "default-new" not in cluster.claims
+    assert cluster.machines["i-new"].tags == LEEWAYS, "Karpenter would end it without a NodeClaim"
+    assert len(cluster.claims) == 2
+
+
+def test_a_nodeclaim_without_a_status_is_gone_before_karpenter_starts() -> None:
+    cluster = of_karpenter()
+    cluster.switched(Buyer.LEEWAY)
+    cluster.add("i-new", LEEWAYS)
+    cluster.switched(Buyer.KARPENTER, kill=1, torn=True)
+    assert cluster.claims["default-new"] == ""
+    cluster.unfit["i-new"] = "its Node is not Ready"
+    assert cluster.switched(Buyer.KARPENTER)
+    assert (cluster.drained, cluster.launched) == (["node-i-new"], [])
 
 
 def test_leeways_launches_are_quiet_before_karpenter_runs() -> None:

@@ -9,6 +9,7 @@ from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import OWNER_TAG, POOL_TAG, owner_of
 from leeway.manifests.in_cluster import Lease, running_karpenter
 from leeway.manifests.switched import Buyer, Switch
+from leeway_cli.switch.claims import claim_name
 from leeway_cli.switch.plan import (
     KARPENTERS_CLASS_TAG,
     KARPENTERS_POOL_TAG,
@@ -66,8 +67,10 @@ class Machine:
 @dataclass
 class Cluster:
     """The World Protocol. `writes_left`: the command is killed at the write after so many, before
-    it is made (`torn` False) or after. `drained` are the nodes that were drained, `ended` the
-    instances that Karpenter has ended, `launched` those that it has launched."""
+    it is made (`torn` False) or after. `moves` are the sizes that somebody else gives Karpenter's
+    Deployment, one after each write and each wait; None leaves it. `registered` are the NodeClaims
+    that Karpenter has taken. `drained` are the nodes that were drained, `ended` the instances that
+    Karpenter has ended, `launched` those that it has launched."""
 
     now: datetime = NOON
     deployment: Deployment = field(
@@ -75,6 +78,7 @@ class Cluster:
     )
     machines: dict[str, Machine] = field(default_factory=dict)
     claims: dict[str, str] = field(default_factory=dict)
+    registered: set[str] = field(default_factory=set)
     deleting: set[str] = field(default_factory=set)
     recorded: set[str] = field(default_factory=set)
     unfit: dict[str, str] = field(default_factory=dict)
@@ -85,6 +89,7 @@ class Cluster:
     launched: list[str] = field(default_factory=list)
     writes_left: int | None = None
     torn: bool = False
+    moves: list[int | None] = field(default_factory=list)
     others: Callable[[], None] = lambda: None
     settings: dict[str, object] = field(default_factory=dict)
 
@@ -93,6 +98,7 @@ class Cluster:
         self.machines[name] = Machine(name, dict(tags))
         if claimed:
             self.claims[f"claim-{name}"] = name
+            self.registered.add(f"claim-{name}")
 
     @property
     def karpenter_runs(self) -> bool:
@@ -120,15 +126,28 @@ class Cluster:
                 self.ended.append(name)
                 del self.machines[name]
         for claim, name in self.claims.items():
+            self.registered.add(claim)
             if not name:
                 self.launched.append(claim)
+
+    def interfere(self) -> None:
+        """Let somebody else scale Karpenter's Deployment. docs/switch.md asks people not to start
+        it while a NodeClaim has no status."""
+        size = self.moves.pop(0) if self.moves else None
+        if size is not None and not (size and not all(self.claims.values())):
+            self.deployment = replace(self.deployment, replicas=size)
 
     def sleep(self, seconds: float) -> None:
         """Time passes, and Karpenter acts."""
         self.now += timedelta(seconds=seconds)
+        self.interfere()
         self.deployment = replace(self.deployment, running=self.deployment.replicas)
         self.acts()
         self.others()
+        self._check()
+
+    def _check(self) -> None:
+        assert not (self.karpenter_runs and self.leeway_may_launch), "two may launch"
 
     def _write(self, change: Callable[[], object]) -> None:
         if self.writes_left is not None:
@@ -138,8 +157,10 @@ class Cluster:
                     change()
                 raise KilledError
         change()
-        assert not (self.karpenter_runs and self.leeway_may_launch), "two may launch"
+        self._check()
+        self.interfere()
         self.acts()
+        self._check()
 
     def read(self) -> Seen:
         self.now += timedelta(milliseconds=100)
@@ -151,7 +172,14 @@ class Cluster:
             deployments=(self.deployment,),
             pools={"default": "default"},
             claims=tuple(
-                Claim(claim, "default", name, name in joined, claim in self.deleting)
+                Claim(
+                    claim,
+                    "default",
+                    name,
+                    name in joined,
+                    claim in self.deleting,
+                    taken=claim in self.registered,
+                )
                 for claim, name in self.claims.items()
             ),
             nodes={name: f"node-{name}" for name in joined},
@@ -184,10 +212,16 @@ class Cluster:
                 self._write(partial(self.machines[one].tags.pop, key, None))
 
     def write_claim(self, instance: Instance, now: datetime) -> None:
-        assert not self.karpenter_runs, "Karpenter would launch for a NodeClaim without a status"
-        name = f"default-{instance.id}"
+        if self.karpenter_runs:
+            assert self._alive(), "Karpenter would launch for a NodeClaim without a status"
+            return
+        name = claim_name("default", instance.id)
         self._write(lambda: self.claims.setdefault(name, ""))
         self._write(lambda: self.claims.update({name: instance.id}))
+
+    def remove_claim(self, name: str) -> None:
+        if name not in self.registered:
+            self._write(partial(self.claims.pop, name))
 
     def drain(self, node: str) -> None:
         assert self.karpenter_runs, "nobody launches for the pods"

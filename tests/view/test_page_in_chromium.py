@@ -148,9 +148,35 @@ async def _it_updates_only_what_has_changed(page: Page, tab: Tab) -> None:
     assert said == "1 node retires, 1 node was launched. 3 nodes now."
     assert await tab.run(FOCUSED) == RETIRING, "an update keeps the focus"
     assert await tab.run("document.getAnimations().length") == 0, "reduced motion"
-    page.publish(later(after, 5, nodes=PICTURE.nodes, problem="The API server did not answer."))
+    await _it_says_when_no_update_comes(page, tab, after)
+    failed = later(after, 10, nodes=PICTURE.nodes, problem="The API server did not answer.")
+    page.publish(failed)
     await tab.until("document.querySelectorAll('.box').length === 2")
     assert "did not answer" in await tab.run("document.getElementById('problem').innerText")
+
+
+async def _it_says_when_no_update_comes(page: Page, tab: Tab, before: Picture) -> None:
+    state, said = (f"document.getElementById('{name}').textContent" for name in ("state", "said"))
+    await tab.run(
+        "window.real = performance.now.bind(performance);"
+        " performance.now = () => real() + 40000; true"
+    )
+    assert "Shown as of" in await tab.until(state, lambda text: "No answer for 0:4" in text)
+    assert await tab.run("document.body.classList.contains('stale')")
+    first = await tab.run(said)
+    assert first.startswith("No answer for 0:")
+    await tab.run("performance.now = () => real() + 50000; true")
+    await tab.until(state, lambda text: "No answer for 0:5" in text)
+    assert await tab.run(said) == first, "a live region says it once"
+    gap = ((before.at - 7200, 0.5), (before.at - 3600, None))
+    page.publish(later(before, 5, recorded=gap))
+    await tab.until(state, lambda text: text.startswith("Live. Read at"))
+    assert await tab.run(said) == "The page is live again."
+    assert not await tab.run("document.body.classList.contains('stale')")
+    paths = "document.querySelectorAll('#price path.line').length"
+    assert await tab.run(paths) == 2, "what was recorded, and after a gap what was read"
+    chart = "document.querySelector('#price svg').getAttribute('aria-label')"
+    assert ": 0.5000 at first, 0.3070 now." in await tab.run(chart)
 
 
 async def _it_fits_on_a_phone_and_in_the_dark(tab: Tab) -> None:

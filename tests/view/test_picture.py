@@ -1,7 +1,7 @@
 """What the page shows, and what changes in it."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
@@ -9,6 +9,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 from leeway.admission.record import Admission
+from leeway.costs import CostHour, OwnerCost
 from leeway.disruption.decide import decide_returns
 from leeway.disruption.follow import follow
 from leeway.disruption.snapshot import Snapshot
@@ -26,6 +27,7 @@ from leeway_cli.view.picture import (
     difference,
     failed,
     picture_of,
+    recorded_prices,
 )
 
 from tests.disruption.returning import launched
@@ -158,6 +160,7 @@ def two(draw: st.DrawFn) -> tuple[Picture, Picture]:
             pods=draw(st.dictionaries(NAMES, PODS)),
             plan=draw(st.sampled_from([None, (), PICTURE.plan])),
             warnings=draw(st.sampled_from([(), ("a",)])),
+            recorded=draw(st.sampled_from([(), ((AT - 60, 1.0), (AT - 30, None))])),
             problem=draw(st.sampled_from(["", "no"])),
             **more,
         )
@@ -181,3 +184,27 @@ def test_an_update_of_a_large_cluster_is_small() -> None:
     change = difference(picture, after)
     assert len(change.pods) == MOVED
     assert len(msgspec.json.encode(change)) < 20_000
+
+
+def test_recorded_prices_are_averages_with_their_gaps() -> None:
+    begin = datetime(2026, 11, 23, 9, 0, tzinfo=UTC)
+
+    def hour(number: int, minutes: tuple[int, int], cost: OwnerCost) -> CostHour:
+        first, last = (begin + timedelta(hours=number, minutes=one) for one in minutes)
+        covered = ((first, last),) if last > first else ()
+        return CostHour("prod", "", "", last, covered=covered, owners={"leeway/web": cost})
+
+    hours = (
+        hour(0, (0, 60), OwnerCost(2.0, 4.0, 10.0)),
+        hour(1, (0, 30), OwnerCost(1.5, 3.0, 5.0)),
+        hour(2, (0, 0), OwnerCost()),
+        hour(3, (0, 60), OwnerCost(0.0, 0.0, 2.0, 2.0)),
+    )
+    at = begin.timestamp()
+    assert recorded_prices(hours) == (
+        (at, 2.0),
+        (at + 3600, 3.0),
+        (at + 5400, None),
+        (at + 3 * 3600, None),
+    )
+    assert recorded_prices(()) == ()

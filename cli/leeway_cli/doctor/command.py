@@ -9,7 +9,7 @@ from leeway_cli import options
 from leeway_cli.doctor.finding import Severity, causes
 from leeway_cli.errors import BadInputError, CannotBeDoneError
 from leeway_cli.output import Format, FormatOption
-from leeway_cli.places import ProfilesOption, RegionsOption, in_each, places, show
+from leeway_cli.places import Place, ProfilesOption, RegionsOption, in_each, places, show
 from leeway_cli.stack import DEFAULT_STACK, cluster_name
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def doctor(
     from leeway_cli.doctor.examine import as_data, as_view, count, examine
     from leeway_cli.doctor.read.gather import read_facts, sources
 
-    def read() -> "tuple[Facts, list[Cause]]":
+    def read(_: Place) -> "tuple[Facts, list[Cause]]":
         facts = read_facts(stack, cluster, sources(kubeconfig, context))
         return facts, list(causes(examine(facts)))
 

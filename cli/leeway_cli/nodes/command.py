@@ -1,27 +1,42 @@
 """`leeway nodes`: a line a node, and the totals."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cache
+from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from leeway_cli import options
 from leeway_cli.completion import nodes as complete_nodes
-from leeway_cli.errors import BadInputError, CannotBeDoneError, kubernetes_errors
+from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors, kubernetes_errors
 from leeway_cli.explain.asked import ClusterName, NodesOption
 from leeway_cli.manifests.files import FilesOption
 from leeway_cli.nodes.rows import NodeRow, Share, Sort, Totals, ordered, totals_of
-from leeway_cli.output import kept_warnings, print_json, stdout_console, write_stdout
-from leeway_cli.selection.sources import RegionOption, SandboxOption
-from leeway_cli.stack import DEFAULT_STACK, StackOption
+from leeway_cli.output import Format, kept_warnings, stdout_console
+from leeway_cli.places import (
+    AllOption,
+    Place,
+    ProfilesOption,
+    RegionsOption,
+    in_each,
+    in_each_cluster,
+    places,
+    several_clusters,
+    show,
+)
+from leeway_cli.selection.sources import Offers, SandboxOption, find_offers
+from leeway_cli.stack import DEFAULT_STACK, StackOption, connect
 from leeway_cli.terminal import show_changes
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from leeway.kubernetes.connection import Connection
     from leeway.provisioning.cluster_state import ClusterStates
     from rich.console import RenderableType
 
@@ -64,7 +79,9 @@ def nodes(
     kubeconfig: options.Kubeconfig = None,
     context: options.Context = None,
     sandbox: SandboxOption = False,
-    region: RegionOption = None,
+    profile: ProfilesOption = None,
+    region: RegionsOption = None,
+    every: AllOption = False,
     stack: StackOption = DEFAULT_STACK,
     output: Annotated[
         NodesFormat, typer.Option("--output", "-o", help="Set the format of the result on stdout.")
@@ -74,108 +91,192 @@ def nodes(
 
     Works with a kubeconfig alone. Prices come from AWS, if credentials and a region are set. With
     --cluster, the table of Leeway adds retirements, launches, and what is given back by the pools.
-    Times are in UTC. Changes nothing.
+    With --all, or with several places, each cluster is read with your AWS identity, unless the
+    current context is of this cluster. Times are in UTC. Changes nothing.
 
     \b
     leeway nodes --sort price
     leeway nodes --cluster prod --watch
+    leeway nodes --all --region us-east-1 --region eu-west-1 --profile dev --profile prod
     leeway nodes -l team=web -L topology.kubernetes.io/zone -o wide
     """
+    everywhere = places(profile, region)
+    several = several_clusters(everywhere, cluster, every=every)
+    _refuse(
+        {
+            "--watch: expected a cluster and a table, not --nodes or -o json.": (
+                watch and (nodes or output is NodesFormat.JSON)
+            ),
+            "--watch: expected one cluster, one profile and one region.": watch and several,
+            "--selector: expected a cluster: the API server selects, not --nodes.": (
+                selector and nodes
+            ),
+            "--nodes, --kubeconfig, --context: expected one cluster, one profile and one region.": (
+                several and (nodes or kubeconfig or context)
+            ),
+            "--filename: expected one cluster, not --all.": every and files,
+        }
+    )
+    from leeway.kubernetes.kubeconfig import kubeconfig_connection
+    from rich.text import Text
+
     from leeway_cli.explain.capacity import Source
     from leeway_cli.nodes.reading import NodeReading
 
-    if watch and (nodes or output is NodesFormat.JSON):
-        raise BadInputError("--watch: expected a cluster and a table, not --nodes or -o json.")
-    if selector and nodes:
-        raise BadInputError("--selector: expected a cluster: the API server selects, not --nodes.")
     source = Source(
-        *(files or (), nodes or (), cluster, kubeconfig, context, sandbox, region, stack),
+        *(files or (), nodes or (), cluster, kubeconfig, context, sandbox, None, stack),
         optional=True,
     )
     names = frozenset(one.removeprefix("node/") for one in name or ())
-    chosen = _Chosen(NodeReading(source), names, selector, sort)
-    if nodes:
-        _print(*chosen.read(None), output, label or ())
-        return
-    from leeway.clock import SystemClock
-    from leeway.kubernetes.cluster_states import KubernetesClusterStates
-    from leeway.kubernetes.kubeconfig import kubeconfig_connection
+    find = _read_once(find_offers)
 
-    with kubernetes_errors(), closing(kubeconfig_connection(kubeconfig, context)) as connection:
-        states = KubernetesClusterStates(lambda _: connection, SystemClock())
-        if watch:
-            show_changes(_views(chosen, states, output, label or ()), stdout_console())
-        else:
-            _print(*chosen.read(states), output, label or ())
+    def at(place: Place) -> "Source":
+        return replace(source, cluster=place.cluster or cluster, region=place.region or None)
+
+    def opened(place: Place) -> "Connection":
+        if several:
+            return connect(at(place).cluster)
+        return kubeconfig_connection(kubeconfig, context)
+
+    def chosen(place: Place, connection: "Connection | None") -> _Chosen:
+        return _Chosen(NodeReading(at(place), find), connection, names, selector, sort)
+
+    def read(place: Place) -> _Listed:
+        if nodes:
+            return chosen(place, None).read()
+        with (
+            kubernetes_errors(with_selector=bool(selector)),
+            aws_errors("the clusters"),
+            closing(opened(place)) as connection,
+        ):
+            return chosen(place, connection).read()
+
+    if watch:
+        (place,) = everywhere
+        with place.entered(), kubernetes_errors(), closing(opened(place)) as connection:
+            views = _views(chosen(place, connection), output, label or ())
+            show_changes(views, stdout_console())
+        return
+    found = in_each_cluster(everywhere, stack, read) if every else in_each(everywhere, read)
+    rows = [row for _, one in found if not isinstance(one, CannotBeDoneError) for row in one.rows]
+    if not any(isinstance(one, CannotBeDoneError) for _, one in found):
+        _refuse_unknown(names, rows)
+    show(
+        found,
+        Format.JSON if output is NodesFormat.JSON else Format.TABLE,
+        lambda one: as_data(one.rows, one.totals),
+        lambda one: Text(rendered(one.rows, one.totals, output is NodesFormat.WIDE, label or ())),
+        totals=_sums,
+    )
+
+
+def _refuse(problems: Mapping[str, object]) -> None:
+    """Raise the first problem that there is."""
+    for problem, there in problems.items():
+        if there:
+            raise BadInputError(problem)
+
+
+def _refuse_unknown(names: frozenset[str], rows: Sequence[NodeRow]) -> None:
+    known = {one.name for one in rows} | {one.instance for one in rows}
+    if missing := sorted(names - known):
+        raise CannotBeDoneError(f"The cluster has no node {missing[0]}.")
+
+
+def _sums(listed: "Sequence[_Listed]") -> tuple[dict[str, Any], str]:
+    """Return the totals of several clusters, as JSON and in words."""
+    savings = [one.totals.saving for one in listed if one.totals.saving is not None]
+    rows = (row for one in listed for row in one.rows)
+    totals = totals_of(rows, sum(savings) if savings else None)
+    return _totals_as_data(totals), _totals_text(totals)
+
+
+def _read_once(find: Callable[..., Offers]) -> Callable[..., Offers]:
+    """Share what is read of the offers of a region, which takes some time, between its clusters."""
+    lock, kept = Lock(), cache(find)
+
+    def read(*given: Any, **named: Any) -> Offers:
+        with lock:
+            return kept(*given, **named)
+
+    return read
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """The chosen nodes of a cluster with their totals."""
+
+    rows: Sequence[NodeRow]
+    totals: Totals
 
 
 class _Chosen:
-    """Reads which nodes are shown, and puts them in order."""
+    """Reads which nodes of a cluster are shown, and puts them in order. Without a connection, the
+    source has files."""
 
     def __init__(
-        self, reading: "NodeReading", names: frozenset[str], selector: str, sort: Sort
+        self,
+        reading: "NodeReading",
+        connection: "Connection | None",
+        names: frozenset[str],
+        selector: str,
+        sort: Sort,
     ) -> None:
         self.reading, self.names, self.selector, self.sort = reading, names, selector, sort
+        self.connection = connection
+        self.states = None if connection is None else _states(connection)
 
-    def read(self, states: "ClusterStates | None") -> tuple[list[NodeRow], Totals]:
+    def read(self) -> _Listed:
         """Return the chosen nodes with their totals.
 
         Raises:
             BadInputError: an option is invalid.
-            CannotBeDoneError: the API server did not answer, or refused; there is no such node.
+            CannotBeDoneError: the API server did not answer, or refused.
         """
-        seen = self.reading.read(states)
-        rows = self._of(seen.rows)
-        return rows, totals_of(rows, seen.saving if len(rows) == len(seen.rows) else None)
-
-    def _of(self, rows: Sequence[NodeRow]) -> list[NodeRow]:
-        found = [*rows]
+        seen = self.reading.read(self.states)
+        rows = [*seen.rows]
         if self.names:
-            found = [one for one in found if self.names & {one.name, one.instance}]
-            known = {one.name for one in found} | {one.instance for one in found}
-            if missing := sorted(self.names - known):
-                raise CannotBeDoneError(f"The cluster has no node {missing[0]}.")
-        if self.selector:
-            selected = _selected(self.selector, self.reading.source)
-            found = [one for one in found if one.name in selected]
-        return ordered(found, self.sort)
+            rows = [one for one in rows if self.names & {one.name, one.instance}]
+        if self.selector and self.connection is not None:
+            selected = _selected(self.selector, self.connection)
+            rows = [one for one in rows if one.name in selected]
+        saving = seen.saving if len(rows) == len(seen.rows) else None
+        return _Listed(ordered(rows, self.sort), totals_of(rows, saving))
 
 
-def _selected(selector: str, source: "Source") -> frozenset[str]:
-    from leeway.kubernetes.kubeconfig import kubeconfig_cluster
+def _states(connection: "Connection") -> "ClusterStates":
+    from leeway.clock import SystemClock
+    from leeway.kubernetes.cluster_states import KubernetesClusterStates
 
-    with (
-        kubernetes_errors(with_selector=True),
-        closing(kubeconfig_cluster(source.kubeconfig, source.context)) as found,
-    ):
-        return frozenset(found.select_nodes(selector))
+    return KubernetesClusterStates(lambda _: connection, SystemClock())
+
+
+def _selected(selector: str, connection: "Connection") -> frozenset[str]:
+    from leeway.clock import SystemClock
+    from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+
+    with kubernetes_errors(with_selector=True):
+        return frozenset(LightkubeCluster(connection, SystemClock()).select_nodes(selector))
 
 
 def _views(
-    chosen: _Chosen, states: "ClusterStates", output: NodesFormat, labels: Sequence[str]
+    chosen: _Chosen, output: NodesFormat, labels: Sequence[str]
 ) -> Iterator["RenderableType"]:
     """Yield the table every five seconds, without end. An error is shown in place of the table.
     Warnings are printed once."""
     from rich.text import Text
 
-    rows, totals = chosen.read(states)
+    listed = chosen.read()
+    _refuse_unknown(chosen.names, listed.rows)
     while True:
-        yield Text(rendered(rows, totals, output is NodesFormat.WIDE, labels))
+        yield Text(rendered(listed.rows, listed.totals, output is NodesFormat.WIDE, labels))
         time.sleep(REFRESH_EVERY)
         try:
             with kept_warnings():
-                rows, totals = chosen.read(states)
+                listed = chosen.read()
+                _refuse_unknown(chosen.names, listed.rows)
         except CannotBeDoneError as error:
             yield Text(str(error), style="red")
-
-
-def _print(
-    rows: Sequence[NodeRow], totals: Totals, output: NodesFormat, labels: Sequence[str]
-) -> None:
-    if output is NodesFormat.JSON:
-        print_json(as_data(rows, totals))
-    else:
-        write_stdout(rendered(rows, totals, output is NodesFormat.WIDE, labels))
 
 
 _BAR = 8

@@ -9,7 +9,7 @@ import typer
 
 from leeway_cli.errors import BadInputError, CannotBeDoneError
 from leeway_cli.output import Format, FormatOption, stdout_console
-from leeway_cli.places import ProfilesOption, RegionsOption, in_each, places, show
+from leeway_cli.places import Place, ProfilesOption, RegionsOption, in_each, places, show
 from leeway_cli.stack import CLUSTERS, DEFAULT_STACK, Stack, StackOption, find_stack
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def status(
 
     from leeway_cli.status.view import as_data, as_view, read_cluster_status
 
-    def read() -> "list[ClusterStatus]":
+    def read(_: Place) -> "list[ClusterStatus]":
         found, names = _asked(stack, cluster)
         return [read_cluster_status(found, name) for name in names]
 

@@ -3,19 +3,23 @@
 A NodeClaim says from the beginning that it is launched, as which instance: Karpenter then launches
 nothing, finds the Node by its provider id, and registers it. It has no hashes of the NodePool and
 the class, so Karpenter does not compare their fields. It compares labels with the requirements, and
-the AMI, subnet and security groups with those in the status of the class. Source: Karpenter,
-nodeclaim lifecycle and disruption controllers, and `isNodeClassDrifted` of its AWS provider.
+the AMI, subnet, security groups, capacity reservation and placement group with those of the class.
+Source: Karpenter, nodeclaim lifecycle and disruption controllers, and `isNodeClassDrifted` of its
+AWS provider.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
 from leeway.disruption.drift import drift_of
 from leeway.instances.facts import InstanceFacts
+from leeway.kubernetes.node_claims import TERMINATION
 from leeway.manifests.node_pool import pools_of
 from leeway.manifests.reading import interpret
 from leeway.ports.kubernetes import ClusterRefused
+from leeway.reasons import clause
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_CLASS, NODEPOOL, ZONE
 from leeway.selection.reading.cluster_objects import node_without_pods
 from leeway.selection.requirements import Requirement, Requirements
@@ -27,6 +31,9 @@ type Document = Mapping[str, Any]
 CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
 _MERGE = "application/merge-patch+json"
 _WITHOUT_FINALIZERS = '{"metadata":{"finalizers":null}}'
+
+_INSTANCE = re.compile(r"[0-9a-f]{8}(?:[0-9a-f]{9})?")
+"""The id of an instance without `i-`."""
 
 _COPIED = (
     NODEPOOL,
@@ -70,13 +77,38 @@ def why_unfit(
     for requirement in _requirements(pool["spec"]["template"]["spec"]).values():
         if not requirement.admits(labels.get(requirement.key)):
             return f"its labels do not fit the requirement {requirement} of its NodePool"
+    return _why_drifted(facts, labels, node_class)
+
+
+def _why_drifted(facts: InstanceFacts, labels: Mapping[str, str], node_class: Document) -> str:
+    """Return what of an instance differs from its class, as Karpenter compares them."""
     status = node_class.get("status") or {}
     if facts.image not in _ids(status, "amis"):
         return f"the status of its EC2NodeClass does not have the AMI {facts.image}"
+    if facts.image != (first := _image_for(labels, status)):
+        other = f"has the AMI {first} for its machine" if first else "has no AMI for its machine"
+        return f"the status of its EC2NodeClass {other}, and its instance has {facts.image}"
     if facts.subnet not in _ids(status, "subnets"):
         return f"the status of its EC2NodeClass does not have the subnet {facts.subnet}"
     if {*facts.security_groups} != _ids(status, "securityGroups"):
         return "the status of its EC2NodeClass has other security groups"
+    reserved = facts.reservation.id if facts.reservation is not None else ""
+    if reserved and reserved not in _ids(status, "capacityReservations"):
+        return (
+            "the status of its EC2NodeClass does not have the capacity reservation "
+            f"{reserved} of its instance"
+        )
+    if (node_class.get("spec") or {}).get("placementGroupSelector"):
+        return "its EC2NodeClass has a placement group, and its instance is in none"
+    return ""
+
+
+def _image_for(labels: Mapping[str, str], status: Document) -> str:
+    """Return the AMI that Karpenter uses for a machine with these labels: the first one in the
+    status whose requirements they meet. Source: Karpenter, `MapToInstanceTypes`."""
+    for one in status.get("amis") or ():
+        if all(each.admits(labels.get(each.key)) for each in _requirements(one).values()):
+            return str(one.get("id"))
     return ""
 
 
@@ -93,6 +125,16 @@ def claim_name(pool: str, instance: str) -> str:
     """Return the name of the NodeClaim of an instance: the same each time, so that a command that
     was killed finds its own."""
     return f"{pool}-{instance.removeprefix('i-')}"
+
+
+def is_taken(metadata: Document) -> bool:
+    """Whether a NodeClaim is Karpenter's: it has Karpenter's finalizer, or a name that no switch
+    gives. Karpenter sets its finalizer before anything else, and ends its names with five letters
+    of the API server."""
+    pool = (metadata.get("labels") or {}).get(NODEPOOL, "")
+    instance = str(metadata["name"]).removeprefix(f"{pool}-")
+    written = _INSTANCE.fullmatch(instance) is not None
+    return not written or TERMINATION in (metadata.get("finalizers") or ())
 
 
 def _requirements(source: Document) -> Requirements:
@@ -191,16 +233,37 @@ def put_claim(
             f"{name} --type merge --patch '{_WITHOUT_FINALIZERS}'`. Then run the command again."
         )
     if found is None:
+        # A right that is missing is found before there is anything to delete.
+        request("DELETE", path, params={"dryRun": "All"})
         found = request("POST", CLAIMS, body=document) or {}
-    uid = (found.get("metadata") or {}).get("uid")
     try:
         request("PATCH", f"{path}/status", content=_MERGE, body={"status": status})
     except ClusterRefused:
-        try:
-            request("DELETE", path, body={"preconditions": {"uid": uid}})
-        except ClusterRefused as error:
-            raise CannotBeDoneError(
-                f"NodeClaim {name} has no status, and Karpenter would launch an instance for it. "
-                f"Delete it before Karpenter starts: `kubectl delete nodeclaim {name}`."
-            ) from error
+        remove_claim(request, name)
         raise
+
+
+def remove_claim(request: Callable[..., Document | None], name: str) -> None:
+    """Delete a NodeClaim that a switch wrote, as it is now. One that Karpenter has taken stays: it
+    would end the instance. If Karpenter takes it between the two requests, its version is another
+    one, and nothing is deleted.
+
+    Raises:
+        CannotBeDoneError: the deletion is refused, and a person has to do it.
+    """
+    path = f"{CLAIMS}/{name}"
+    if (found := request("GET", path)) is None or is_taken(found["metadata"]):
+        return
+    metadata = found["metadata"]
+    only = {key: metadata[key] for key in ("uid", "resourceVersion")}
+    try:
+        request("DELETE", path, body={"preconditions": only})
+    except ClusterRefused as error:
+        now = request("GET", path)
+        if now is None or now["metadata"]["resourceVersion"] != metadata["resourceVersion"]:
+            return  # the next plan looks again
+        raise CannotBeDoneError(
+            f"NodeClaim {name} cannot be deleted: {clause(error)}. Without a status Karpenter "
+            "would launch an instance for it. Delete it before Karpenter starts: `kubectl delete "
+            f"nodeclaim {name}`."
+        ) from error

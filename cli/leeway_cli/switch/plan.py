@@ -22,6 +22,8 @@ from leeway.kubernetes.custom_resources import LEASE, NAMESPACES
 from leeway.manifests.switched import Buyer, Switch
 from leeway.reasons import Reason, counted
 
+from leeway_cli.switch.claims import claim_name
+
 KARPENTERS_POOL_TAG = "karpenter.sh/nodepool"
 KARPENTERS_CLASS_TAG = "karpenter.k8s.aws/ec2nodeclass"
 KARPENTERS_TAGS = frozenset({KARPENTERS_POOL_TAG, KARPENTERS_CLASS_TAG})
@@ -39,14 +41,15 @@ USUAL_REPLICAS = 2
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """Karpenter's Deployment: its size, the pods that still run, and what applies it from Git; an
-    empty text if nothing does."""
+    """Karpenter's Deployment: its size, the pods that still run, what applies it from Git, and the
+    setting by which it renews no Lease that Leeway reads; empty texts if there is none."""
 
     namespace: str
     name: str
     replicas: int
     running: int
     git: str = ""
+    hidden: str = ""
 
     def scale_command(self, replicas: int) -> str:
         """Return the command that sets its size."""
@@ -58,13 +61,16 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A NodeClaim. `instance` is empty until it is launched; `joined` says that its node has."""
+    """A NodeClaim. `instance` is empty until it is launched; `joined` says that its node has.
+    `taken` is False if a switch wrote it and Karpenter has not set its finalizer yet: then no Node
+    names it, and nobody would delete it."""
 
     name: str
     pool: str
     instance: str
     joined: bool
     deleting: bool = False
+    taken: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,15 +147,16 @@ class Do(StrEnum):
     RECORD = "record"
     TAG = "tag"
     CLAIM = "claim"
+    UNCLAIM = "unclaim"
     UNTAG = "untag"
     DRAIN = "drain"
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step: what it does, to which instances, and why. `replicas` is the size of the Deployment
-    that it sets, `tags` are those that it writes or removes; with `by_git` a person has to set the
-    size."""
+    """A step: what it does, to which instances or NodeClaims, and why. `replicas` is the size of
+    the Deployment that it sets, `tags` are those that it writes or removes; with `by_git` a person
+    has to set the size."""
 
     do: Do
     title: str
@@ -158,6 +165,7 @@ class Step:
     tags: tuple[tuple[str, str], ...] = ()
     replicas: int = 0
     by_git: str = ""
+    claims: tuple[str, ...] = ()
 
     def as_data(self) -> dict[str, Any]:
         """Render it for JSON."""
@@ -166,6 +174,7 @@ class Step:
             "title": self.title,
             "reason": self.why,
             "instances": list(self.instances),
+            "nodeClaims": list(self.claims),
         }
 
 
@@ -257,6 +266,12 @@ def _refusals(seen: Seen) -> Iterator[str]:
                 f"{' and '.join(NAMESPACES)}, so Leeway would not see that Karpenter runs: it "
                 "reads Karpenter's Lease only there."
             )
+        if one.hidden:
+            yield (
+                f"Deployment {one.namespace}/{one.name} has {one.hidden}, so Leeway would not see "
+                f"that Karpenter runs: it reads only the Lease {LEASE} in "
+                f"{' and '.join(NAMESPACES)}. Remove the setting first."
+            )
     if len(seen.deployments) > 1:
         names = ", ".join(f"{one.namespace}/{one.name}" for one in seen.deployments)
         yield (
@@ -334,6 +349,49 @@ def _to_leeway(seen: Seen) -> Iterator[Step]:
                 tuple(tags.items()),
             )
 
+    yield from _taken_back(seen, {one.id for one in taken})
+
+
+def _taken_back(seen: Seen, taken: set[str]) -> Iterator[Step]:
+    """Yield the steps that undo a killed switch to Karpenter. Instances lose Karpenter's tags
+    before their NodeClaims, because Karpenter ends tagged instances without one."""
+    ours = taken | {one.id for one in seen.instances if one.is_leeways}
+    running = {one.id for one in seen.instances}
+    loose = [
+        one
+        for one in seen.claims
+        if not one.taken and (one.instance in ours or one.instance not in running)
+    ]
+    instances = {one.instance for one in loose}
+    listed = [
+        one.id
+        for one in seen.instances
+        if one.id in instances and not KARPENTERS_TAGS.isdisjoint(one.tags)
+    ]
+    if listed:
+        yield _untag(listed, "Their NodeClaims, which a killed switch wrote, are deleted next.")
+    if loose:
+        yield _unclaim(loose, "A killed switch wrote them, and no Node names them.")
+
+
+def _unclaim(claims: list[Claim], why: str) -> Step:
+    return Step(
+        Do.UNCLAIM,
+        f"delete {counted(len(claims), 'NodeClaim')}",
+        why,
+        claims=tuple(one.name for one in claims),
+    )
+
+
+def _untag(instances: list[str], why: str) -> Step:
+    return Step(
+        Do.UNTAG,
+        f"remove Karpenter's tags from {counted(len(instances), 'instance')}",
+        why,
+        tuple(instances),
+        tuple((key, "") for key in sorted(KARPENTERS_TAGS)),
+    )
+
 
 def _stop(seen: Seen, deployment: Deployment) -> Iterator[Step]:
     title = f"{deployment.namespace}/{deployment.name}"
@@ -368,6 +426,8 @@ def _has(one: Instance, tags: Mapping[str, str]) -> bool:
 def _left(seen: Seen) -> Iterator[str]:
     taken, running = {one.id for one in _taken(seen)}, {one.id for one in seen.instances}
     for claim in seen.claims:
+        if not claim.taken:
+            continue
         if claim.instance in taken:
             if claim.deleting:
                 yield (
@@ -403,6 +463,7 @@ def _to_karpenter(seen: Seen) -> Iterator[Step]:
     own = [one for one in seen.instances if one.is_leeways]
     claimed = {one.instance for one in seen.claims if one.instance}
     loose = [one for one in own if one.id not in claimed]
+    torn = [one for one in seen.claims if not (one.taken or one.instance)]
     if any(one.id not in seen.nodes for one in loose) or was_leeways or _is_recent(seen):
         yield Step(
             Do.WAIT,
@@ -410,7 +471,7 @@ def _to_karpenter(seen: Seen) -> Iterator[Step]:
             f"A run that began before the record may launch for {QUIET_FOR.seconds} seconds, and "
             "Karpenter does not know nodes that have not joined.",
         )
-    if loose and not deployment.replicas and not seen.is_stopped:
+    if (loose or torn) and not deployment.replicas and not seen.is_stopped:
         yield Step(
             Do.WAIT,
             "wait until Karpenter has stopped",
@@ -425,17 +486,14 @@ def _to_karpenter(seen: Seen) -> Iterator[Step]:
             "Karpenter keeps these nodes of Leeway as they are.",
             tuple(one.id for one in fit),
         )
+    completed = {claim_name(one.pool, one.id) for one in fit}
+    if bare := [one for one in torn if seen.is_stopped and one.name not in completed]:
+        yield _unclaim(bare, "They have no status, so Karpenter would launch instances for them.")
     kept = [one for one in own if one.id in claimed or one in fit]
     yield from _tags_for_karpenter(seen, kept)
     drained = [one for one in loose if one not in fit]
     if listed := [one.id for one in drained if not KARPENTERS_TAGS.isdisjoint(one.tags)]:
-        yield Step(
-            Do.UNTAG,
-            f"remove Karpenter's tags from {counted(len(listed), 'instance')} without a NodeClaim",
-            "Karpenter would end them at once, without a drain.",
-            tuple(listed),
-            tuple((key, "") for key in sorted(KARPENTERS_TAGS)),
-        )
+        yield _untag(listed, "Karpenter would end them without a drain: they have no NodeClaims.")
     if not deployment.replicas:
         yield Step(
             Do.SCALE,

@@ -51,6 +51,11 @@ class World(Protocol):
         Nothing is written if Karpenter has started."""
         ...
 
+    def remove_claim(self, name: str) -> None:
+        """Delete a NodeClaim that a killed switch wrote. One that Karpenter has taken meanwhile
+        stays."""
+        ...
+
     def drain(self, node: str) -> None:
         """Drain a node within the budgets of its pods, and end its instance."""
         ...
@@ -108,6 +113,10 @@ def _do(world: World, seen: Seen, step: Step, sleep: Callable[[float], None]) ->
             world.tag(step.instances, dict(step.tags))
         case Do.UNTAG:
             world.untag(step.instances, dict(step.tags))
+    for number, name in enumerate(step.claims, 1):
+        if number % RENEW_AFTER == 0:
+            sleep(0.0)
+        world.remove_claim(name)
     for number, one in enumerate(instances, 1):
         if number % RENEW_AFTER == 0:
             sleep(0.0)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -12,7 +12,7 @@ from leeway.admission.record import ADMISSION, Admission, AdmissionResult, Launc
 from leeway.aws.ec2 import facts_of
 from leeway.execution.attempt import Phase
 from leeway.instances.owners import INTENT_TAG
-from leeway.kubernetes.custom_resources import HttpClusterApi
+from leeway.kubernetes.custom_resources import LEASE, NAMESPACES, HttpClusterApi
 from leeway.manifests.configuration import StoredManifests
 from leeway.manifests.in_cluster import Home, home_of, running_karpenter
 from leeway.manifests.reading import interpret
@@ -22,7 +22,15 @@ from leeway.table import RecordChanged, Table
 
 from leeway_cli.adopt.settings.objects import KubernetesObjects
 from leeway_cli.errors import CannotBeDoneError, aws_errors, kubernetes_errors
-from leeway_cli.switch.claims import CLAIMS, claim_of, launched_status, put_claim, why_unfit
+from leeway_cli.switch.claims import (
+    CLAIMS,
+    claim_of,
+    is_taken,
+    launched_status,
+    put_claim,
+    remove_claim,
+    why_unfit,
+)
 from leeway_cli.switch.plan import LAUNCH_TAG, Claim, Deployment, Instance, Seen
 
 DEPLOYMENTS = "/apis/apps/v1/deployments"
@@ -163,6 +171,7 @@ class LiveWorld:
                 one["spec"].get("replicas", 1),
                 running,
                 git,
+                hidden_by(one),
             )
 
     def _list(self, path: str, **params: str) -> list[Document]:
@@ -255,9 +264,33 @@ class LiveWorld:
             status = launched_status(node, instance.facts.image, now)
             put_claim(self.kubernetes.request, document, status)
 
+    def remove_claim(self, name: str) -> None:
+        """Delete a NodeClaim as it is now, unless Karpenter has taken it."""
+        with kubernetes_errors():
+            remove_claim(self.kubernetes.request, name)
+
     def drain(self, node: str) -> None:
         """Drain the node and end its instance."""
         self.drain_node(node)
+
+
+def hidden_by(deployment: Document) -> str:
+    """Return the setting by which Karpenter renews no Lease that Leeway reads; empty if it has
+    none. Source: Karpenter, `options.go`: variables, and flags that go before them."""
+    template = (deployment["spec"].get("template") or {}).get("spec") or {}
+    for container in template.get("containers") or ():
+        given = {one["name"]: str(one.get("value") or "") for one in container.get("env") or ()}
+        for flag in (*(container.get("command") or ()), *(container.get("args") or ())):
+            name, equals, value = str(flag).lstrip("-").partition("=")
+            given[name.upper().replace("-", "_")] = value if equals else "true"
+        lease, namespace = given.get("LEADER_ELECTION_NAME"), given.get("LEADER_ELECTION_NAMESPACE")
+        if given.get("DISABLE_LEADER_ELECTION", "").lower() in {"1", "t", "true"}:
+            return "leader election disabled (DISABLE_LEADER_ELECTION)"
+        if lease and lease != LEASE:
+            return f"another Lease (LEADER_ELECTION_NAME={lease})"
+        if namespace and namespace not in NAMESPACES:
+            return f"its Lease in another namespace (LEADER_ELECTION_NAMESPACE={namespace})"
+    return ""
 
 
 def _batches(instances: tuple[str, ...]) -> Iterator[list[str]]:
@@ -302,8 +335,9 @@ def _claim(document: Document) -> Claim:
         instance=str(status.get("providerID") or "").rpartition("/")[2],
         joined=False,
         deleting="deletionTimestamp" in metadata,
+        taken=is_taken(metadata),
     )
 
 
 def _with_node(claim: Claim, joined: set[str]) -> Claim:
-    return Claim(claim.name, claim.pool, claim.instance, claim.instance in joined, claim.deleting)
+    return replace(claim, joined=claim.instance in joined)

@@ -18,9 +18,10 @@ from leeway_cli.explain.asked import ClusterName
 from leeway_cli.manifests.files import FilesOption
 from leeway_cli.output import kept_warnings, write_stderr, write_stdout
 from leeway_cli.selection.sources import RegionOption, SandboxOption
-from leeway_cli.stack import DEFAULT_STACK, StackOption, has_account
+from leeway_cli.stack import DEFAULT_STACK, StackOption, find_stack, has_account
 
 if TYPE_CHECKING:
+    from leeway.costs import CostHour
     from leeway.provisioning.cluster_state import ClusterStates
 
     from leeway_cli.explain.capacity import Source
@@ -36,6 +37,12 @@ LOG_KEPT = timedelta(hours=1)
 
 LOG_EVERY = 2.0
 """Seconds between two searches of the log, as with `leeway logs --follow`."""
+
+COSTS_SHOWN = timedelta(hours=23)
+"""How far back the prices that the functions recorded are shown: a time of the day is one time."""
+
+COSTS_EVERY = 300.0
+"""Seconds between two reads of them: `reconcile` records each five minutes."""
 
 
 def view(
@@ -142,14 +149,14 @@ def _pictures(source: "Source", states: "ClusterStates") -> "Iterator[Picture]":
     from leeway_cli.nodes.reading import NodeReading
     from leeway_cli.view.picture import failed, picture_of
 
-    reading, log = NodeReading(source), _Log(source)
+    reading, log, costs = NodeReading(source), _Log(source), _Costs(source)
     picture: Picture | None = None
     while True:
         try:
             with kept_warnings() as warnings:
                 seen = reading.read(states)
-                lines = log.new_lines()
-            picture = picture_of(seen, picture, lines, warnings, source.cluster)
+                lines, hours = log.new_lines(), costs.hours()
+            picture = picture_of(seen, picture, lines, warnings, source.cluster, hours)
         except CommandError as error:
             if picture is None:
                 raise
@@ -176,6 +183,30 @@ class _Log:
             return self._search.unreturned()
 
 
+class _Costs:
+    """What the functions recorded of the last day, if a deployment can be asked for it."""
+
+    def __init__(self, source: "Source") -> None:
+        self._source = source
+        self._hours: list[CostHour] = []
+        self._asks = bool(source.cluster) and has_account()
+        self._read_at = float("-inf")
+
+    def hours(self) -> "list[CostHour]":
+        """Return the hours, as read some minutes ago at most. What cannot be read is a warning."""
+        if not self._asks or time.monotonic() - self._read_at < COSTS_EVERY:
+            return self._hours
+        from leeway_cli.cost import read_hours
+
+        self._read_at, now = time.monotonic(), datetime.now(UTC)
+        try:
+            stack = find_stack(self._source.stack)
+            self._hours = [*read_hours(stack, self._source.cluster, now - COSTS_SHOWN, now)]
+        except CannotBeDoneError as error:
+            write_stderr(f"warning: the prices of before are not known: {error}")
+        return self._hours
+
+
 def _search(source: "Source") -> "LogSearch":
     from leeway_cli.logs import FUNCTIONS, About, Level, LogSearch
 
@@ -196,7 +227,7 @@ def _show(
     with ExitStack() as open_files:
 
         async def run() -> None:
-            await serve(Page(), port, begin, follow)
+            await serve(Page(every=between), port, begin, follow)
 
         def begin(address: str) -> None:
             nonlocal recording

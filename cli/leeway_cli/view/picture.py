@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from itertools import dropwhile
 
 import msgspec
+from leeway.costs import CostHour
 from leeway.disruption.snapshot import OwnNode
 from leeway.printable import printable
 from msgspec import UNSET, Struct, UnsetType
@@ -100,7 +101,8 @@ class Totals(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
 class Picture(Struct, frozen=True, forbid_unknown_fields=True):
     """The whole page, as of `at` in epoch seconds. `plan` is None if there is no pool to plan for.
-    `prices` are pairs of a time and USD per hour. `problem` says why the last read failed."""
+    `prices` are pairs of a time and USD per hour, of the last hour; `recorded` are those before,
+    from the table: None begins a gap. `problem` says why the last read failed."""
 
     at: float
     cluster: str
@@ -110,6 +112,7 @@ class Picture(Struct, frozen=True, forbid_unknown_fields=True):
     plan: tuple[Step, ...] | None = None
     log: tuple[LogLine, ...] = ()
     prices: tuple[tuple[float, float], ...] = ()
+    recorded: tuple[tuple[float, float | None], ...] = ()
     warnings: tuple[str, ...] = ()
     problem: str = ""
 
@@ -125,15 +128,22 @@ class Change(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
     plan: tuple[Step, ...] | UnsetType | None = UNSET
     log: tuple[LogLine, ...] = ()
     prices: tuple[tuple[float, float], ...] = ()
+    recorded: tuple[tuple[float, float | None], ...] | UnsetType = UNSET
     warnings: tuple[str, ...] | UnsetType = UNSET
     problem: str | UnsetType = UNSET
 
 
 def picture_of(
-    seen: Seen, before: Picture | None, log: Iterable[Line], warnings: Iterable[str], cluster: str
+    seen: Seen,
+    before: Picture | None,
+    log: Iterable[Line],
+    warnings: Iterable[str],
+    cluster: str,
+    hours: Sequence[CostHour] = (),
 ) -> Picture:
-    """Return the page for what a read has found. `log` are the lines since `before`. If the clock
-    was set back, the time of the page waits."""
+    """Return the page for what a read has found. `log` are the lines since `before`, `hours` what
+    the functions recorded of the last day. If the clock was set back, the time of the page waits.
+    """
     capacity = seen.capacity
     at = max(capacity.snapshot.now.timestamp(), before.at if before else 0.0)
     totals = totals_of(seen.rows, seen.saving)
@@ -166,6 +176,7 @@ def picture_of(
         ),
         log=_latest([*(before.log if before else ()), *map(_line, log)], at),
         prices=_recent([*(before.prices if before else ()), *price], at),
+        recorded=recorded_prices(hours),
         totals=Totals(
             nodes=totals.nodes,
             pods=totals.pods.requested,
@@ -241,6 +252,28 @@ def _recent(prices: Sequence[tuple[float, float]], at: float) -> tuple[tuple[flo
     return tuple(one for one in prices if one[0] >= since)
 
 
+def recorded_prices(hours: Iterable[CostHour]) -> tuple[tuple[float, float | None], ...]:
+    """Return the average price of each recorded hour, from the begin of what is counted. A time of
+    which nothing is counted, or no price is known, has None."""
+    found: list[tuple[float, float | None]] = []
+    until: datetime | None = None
+    for hour in hours:
+        counted = sum((last - first for first, last in hour.covered), timedelta())
+        if not counted:
+            continue
+        usd = sum(one.usd for one in hour.owners.values())
+        hours_of = sum(one.hours for one in hour.owners.values())
+        unpriced = sum(one.unpriced_hours for one in hour.owners.values())
+        known = unpriced < hours_of or not hours_of
+        price = round(usd / (counted / timedelta(hours=1)), 6) if known else None
+        for first, last in hour.covered:
+            if until is not None and first > until:
+                found.append((_seconds(until), None))
+            found.append((_seconds(first), price))
+            until = last
+    return tuple(found)
+
+
 def difference(before: Picture, after: Picture) -> Change:
     """Return what has changed between two pictures of a cluster."""
     return Change(
@@ -251,6 +284,7 @@ def difference(before: Picture, after: Picture) -> Change:
         plan=UNSET if before.plan == after.plan else after.plan,
         log=_added(before.log, after.log),
         prices=_added(before.prices, after.prices),
+        recorded=UNSET if before.recorded == after.recorded else after.recorded,
         warnings=UNSET if before.warnings == after.warnings else after.warnings,
         problem=UNSET if before.problem == after.problem else after.problem,
     )
@@ -285,6 +319,7 @@ def applied(before: Picture, change: Change) -> Picture:
         plan=before.plan if change.plan is UNSET else change.plan,
         log=_latest([*before.log, *change.log], change.at),
         prices=_recent([*before.prices, *change.prices], change.at),
+        recorded=before.recorded if change.recorded is UNSET else change.recorded,
         warnings=before.warnings if change.warnings is UNSET else change.warnings,
         problem=before.problem if change.problem is UNSET else change.problem,
     )

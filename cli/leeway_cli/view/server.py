@@ -9,6 +9,7 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from datetime import timedelta
 from hmac import compare_digest
 from pathlib import Path
 from typing import Final
@@ -48,10 +49,13 @@ class Page:
 
     When the command has ended, another user may open its port and see the token in the request of
     a page that is still open. So the page has a second secret, the proof, which it never sends, and
-    shows only what begins with it.
+    shows only what begins with it. `every` is the time between two reads: the page says when none
+    comes for much longer.
     """
 
-    def __init__(self, recording: bytes | None = None) -> None:
+    def __init__(
+        self, recording: bytes | None = None, every: timedelta = timedelta(seconds=5)
+    ) -> None:
         self.token = secrets.token_urlsafe(32)
         self.proof = secrets.token_urlsafe(32)
         self.opened = asyncio.Event()
@@ -59,7 +63,7 @@ class Page:
         self._picture: Picture | None = None
         self._changed = asyncio.Event()
         self._sent: tuple[Picture | None, Picture, bytes] | None = None
-        self._files = _files(self.proof, live=recording is None)
+        self._files = _files(self.proof, every, live=recording is None)
 
     def publish(self, picture: Picture) -> None:
         """Show a picture to all viewers."""
@@ -127,12 +131,14 @@ async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
     response.headers.pop("Server", None)
 
 
-def _files(proof: str, *, live: bool) -> dict[str, str]:
+def _files(proof: str, every: timedelta, *, live: bool) -> dict[str, str]:
     """Return the files of the page by their names. The page itself has none."""
     found = {path.name: path.read_text(encoding="utf-8") for path in _FILES.iterdir()}
     templates = environment()
     found["report.css"] = templates.get_template("report.css").render()
-    found[""] = templates.get_template("view.html.j2").render(live=live, proof=proof)
+    found[""] = templates.get_template("view.html.j2").render(
+        live=live, proof=proof, every=every.total_seconds()
+    )
     return found
 
 

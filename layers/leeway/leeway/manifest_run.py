@@ -14,8 +14,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from leeway.clock import Clock
-from leeway.launch.images import ImageVariant
+from leeway.launch.images import ImageVariant, variants_of
 from leeway.launch.node_settings import NodeSettings, NotLaunchable, settings_of, user_tags
+from leeway.launch.reservations import CapacityReservation
 from leeway.launch.resolve_pools import NodeSources, PoolResolver
 from leeway.manifests.base import Manifest
 from leeway.manifests.configuration import MANIFEST_INVALID, Configuration
@@ -42,7 +43,7 @@ from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused, ClusterUnavailable
 from leeway.provisioning.report import ProvisioningReport
 from leeway.reasons import Reason, ReasonCode, clause
-from leeway.selection.labels import ARCH
+from leeway.selection.labels import ARCH, INSTANCE
 from leeway.table import Table
 
 MANIFESTS_NOT_COPIED = ReasonCode(
@@ -63,6 +64,9 @@ RETRY_AFTER = timedelta(minutes=1)
 """How long it is kept if no node can be launched with it."""
 _AT_ONCE = datetime.min.replace(tzinfo=UTC)
 
+EXPIRES_FOR = timedelta(minutes=40)
+"""How long before its end Karpenter calls a Capacity Block expiring."""
+
 AT_THE_END = timedelta(seconds=3)
 """The time that a run keeps after its last write of a status."""
 WRITES_FOR = timedelta(seconds=6)
@@ -74,7 +78,7 @@ MOST_EVENTS = 20
 
 _KINDS = ("cluster.leeway.sh", NODE_CLASS, POOL)
 MOST_PROBLEMS = 3
-_VARIANTS = (ImageVariant("arm64"), ImageVariant("x86_64"))
+_GPUS, _ACCELERATORS = f"{INSTANCE}gpu-count", f"{INSTANCE}accelerator-count"
 
 
 class ManifestApi(Protocol):
@@ -262,7 +266,7 @@ class ManifestRun:
         Each is kept at once, and those that were read longest ago come first. So a run whose time
         is over is a step forward, however many classes there are.
         """
-        reading = _Reading(PoolResolver(self._deps.sources, cluster))
+        reading = _Reading(PoolResolver(self._deps.sources, cluster), now)
         named = {one.document["metadata"]["name"] for one in objects if one.resource == NODE_CLASS}
         written = [one.manifest for one in self._deps.manifests.manifests(cluster, _KINDS)]
         wanted = {one.node_class: one for one in class_settings(written, named)}
@@ -274,7 +278,7 @@ class ManifestRun:
             if due[name] > now or self._deps.clock.now() >= until:
                 break
             resolved = reading.resolve(wanted[name])
-            usable = resolved.known and not resolved.problem
+            usable = resolved.known and resolved.reservations.known and not resolved.problem
             again_at = now + (READY_FOR if usable else RETRY_AFTER)
             classes[name] = wanted[name], resolved, again_at
         found = {name: resolved for name, (_, resolved, _) in classes.items()}
@@ -314,8 +318,8 @@ def _pool_for(node_class: str) -> Mapping[str, Any]:
 class _Reading:
     """One reading of node classes. When AWS does not answer once, it is not asked again."""
 
-    def __init__(self, resolver: PoolResolver) -> None:
-        self._resolver = resolver
+    def __init__(self, resolver: PoolResolver, now: datetime) -> None:
+        self._resolver, self._now = resolver, now
         self._silent: CloudUnavailable | None = None
 
     def resolve(self, one: NodeSettings) -> ResolvedClass:
@@ -334,6 +338,12 @@ class _Reading:
             images=self._found(lambda: _images(resolver, one)),
             profile=self._found(lambda: [{"name": resolver.instance_profile(one)}]),
             invalid=invalid,
+            reservations=self._found(
+                lambda: [
+                    _reservation(each, self._now)
+                    for each in resolver.selected_reservations(one).of_cluster
+                ]
+            ),
         )
 
     def _found(self, read: Callable[[], Sequence[Mapping[str, Any]]]) -> Found:
@@ -355,22 +365,54 @@ def _subnets(resolver: PoolResolver, one: NodeSettings) -> Sequence[Mapping[str,
     return [{"id": each.id, "zone": each.zone} for each in sorted(found, key=lambda each: each.id)]
 
 
+def _reservation(one: CapacityReservation, now: datetime) -> Mapping[str, Any]:
+    """A capacity reservation as Karpenter writes it, with each field for which its CRD has a
+    default."""
+    block = one.capacity.block
+    expires = block and one.ends is not None and now >= one.ends - EXPIRES_FOR
+    ends = {"endTime": f"{one.ends:%Y-%m-%dT%H:%M:%SZ}"} if one.ends is not None else {}
+    return {
+        "id": one.id,
+        "availabilityZone": one.zone,
+        **ends,
+        "instanceMatchCriteria": "open" if one.is_open else "targeted",
+        "instanceType": one.instance_type,
+        "interruptible": one.capacity.interruptible,
+        "ownerID": one.owner,
+        "reservationType": "capacity-block" if block else "default",
+        "state": "expiring" if expires else "active",
+    }
+
+
 def _images(resolver: PoolResolver, one: NodeSettings) -> Sequence[Mapping[str, Any]]:
-    """The AMI of each architecture. A node class may have one of them only."""
-    image_of, found = resolver.images(one, _VARIANTS), []
+    """The AMI of each kind of machine. A node class may have one of them only."""
+    variants = variants_of(one)
+    image_of, found = resolver.images(one, variants), []
+    by_terms = not any(each.accelerator for each in variants)
     missing: NotLaunchable | None = None
-    for variant in _VARIANTS:
+    for variant in variants:
         try:
             image = image_of(variant).id
         except NotLaunchable as problem:
             missing = missing or problem
             continue
-        arch = "arm64" if variant.architecture == "arm64" else "amd64"
-        needs = [{"key": ARCH, "operator": "In", "values": [arch]}]
-        found.append({"id": image, "requirements": needs})
+        found.append({"id": image, "requirements": _needs(variant, of_any=by_terms)})
     if missing is not None and not found:
         raise missing
     return found
+
+
+def _needs(variant: ImageVariant, *, of_any: bool) -> list[Mapping[str, Any]]:
+    """The requirements of a variant of AMI, as Karpenter writes them; `of_any`: the AMI is also
+    for machines with accelerators."""
+    arch = "arm64" if variant.architecture == "arm64" else "amd64"
+    needs: list[Mapping[str, Any]] = [{"key": ARCH, "operator": "In", "values": [arch]}]
+    if variant.accelerator:
+        key = _GPUS if variant.accelerator == "nvidia" else _ACCELERATORS
+        return [*needs, {"key": key, "operator": "Exists"}]
+    if of_any:
+        return needs
+    return [*needs, *({"key": key, "operator": "DoesNotExist"} for key in (_GPUS, _ACCELERATORS))]
 
 
 def _events(

@@ -40,8 +40,26 @@ _RUNTIME_MODULES = (
     "awslambdaric.lambda_runtime_marshaller",
 )
 # Libraries that most functions with AWS clients import. A base process never imports code of the
-# functions or their layers' own package: each zygote does, as its function needs.
-_LIBRARIES = ("aws_lambda_powertools", "pydantic", "lightkube")
+# functions or their layers' own package: each zygote does, as its function needs. Several of them
+# import their larger parts on the first use, which would be in each zygote.
+_LIBRARIES = (
+    "aws_durable_execution_sdk_python",
+    "aws_lambda_powertools",
+    "cronsim",
+    "httpcore2",
+    "lightkube.core.client",
+    "lightkube.resources.apps_v1",
+    "lightkube.resources.core_v1",
+    "lightkube.resources.policy_v1",
+    "pydantic.alias_generators",
+    "pydantic.dataclasses",
+    "pydantic.functional_serializers",
+    "pydantic.functional_validators",
+    "pydantic.json_schema",
+    "pydantic.main",
+    "pydantic.type_adapter",
+    "pydantic.types",
+)
 
 
 def _die_with_parent() -> None:

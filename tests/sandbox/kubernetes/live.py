@@ -93,6 +93,8 @@ class Live:
     def is_ready(self, node: str) -> bool:
         """Whether a node is Ready."""
         response = self.api.get(f"/api/v1/nodes/{node}")
+        if response.status_code == 404:
+            return False  # it has not joined yet
         conditions = response.json().get("status", {}).get("conditions", ())
         return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 

@@ -12,11 +12,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from leeway import __version__
-from leeway.aws.eks import EksClusters
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.custom_resources import HttpClusterApi
-from leeway.kubernetes.eks import eks_connection
-from leeway.kubernetes.kubeconfig import BadKubeconfig, kubeconfig_connection
 from leeway.manifests.in_cluster import launch_block
 from leeway.wiring.clients import client, clock, session, table
 
@@ -43,7 +40,7 @@ from leeway_cli.doctor.names import FUNCTIONS, function_name
 from leeway_cli.doctor.read import aws, cluster, kubernetes, probes
 from leeway_cli.doctor.rights import Right, rights_in_namespaces, rights_of
 from leeway_cli.errors import AccountError, CommandError, as_clause, aws_errors, kubernetes_errors
-from leeway_cli.stack import Stack, other_server, same_server
+from leeway_cli.stack import Stack, connect
 
 AT_ONCE = 16
 
@@ -134,34 +131,9 @@ def sources(kubeconfig: Path | None, context: str | None) -> Sources:
         clusters=Eks(partial(client, "eks")),
         groups=AutoScaling(partial(client, "autoscaling"), partial(client, "ec2")),
         network=partial(functions_network, ec2=partial(client, "ec2")),
-        connect=lambda name: _connect(name, kubeconfig, context),
+        connect=lambda name: connect(name, kubeconfig, context),
         wanted=read_objects(RBAC),
     )
-
-
-def _connect(cluster: str, kubeconfig: Path | None, context: str | None) -> Connection:
-    """Connect to the API server of a cluster: by the kubeconfig if its context is of this cluster,
-    or else with an EKS token of the AWS identity.
-
-    Raises:
-        BadKubeconfig: the kubeconfig or the context that a user named is invalid.
-        CannotBeDoneError: they are of another cluster.
-    """
-    endpoint = EksClusters(partial(client, "eks")).endpoint(cluster)
-    named = kubeconfig is not None or context is not None
-    try:
-        connection = kubeconfig_connection(kubeconfig, context)
-    except BadKubeconfig:
-        if named:
-            raise
-        return eks_connection(endpoint, session())
-    if same_server(connection.server, endpoint.url):
-        return connection
-    server = connection.server
-    connection.close()
-    if named:
-        raise other_server(cluster, server, endpoint.url)
-    return eks_connection(endpoint, session())
 
 
 FAILS, WARNS = Severity.FAILS, Severity.WARNS

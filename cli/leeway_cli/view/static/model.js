@@ -15,7 +15,7 @@ export class Model {
     this.nodes.clear();
     this.pods.clear();
     this.podsOf.clear();
-    Object.assign(this, { cluster: picture.cluster, plan: null, log: [], prices: [], warnings: [], problem: "" });
+    Object.assign(this, { cluster: picture.cluster, plan: null, log: [], prices: [], recorded: [], warnings: [], problem: "" });
     return this.apply(picture);
   }
 
@@ -48,7 +48,7 @@ export class Model {
       this.podsOf.get(pod[0]).set(name, pod);
       nodes.add(pod[0]);
     }
-    for (const one of ["totals", "plan", "warnings", "problem"]) {
+    for (const one of ["totals", "plan", "recorded", "warnings", "problem"]) {
       if (change[one] !== undefined) this[one] = change[one];
     }
     const lines = [...this.log, ...(change.log ?? [])].slice(-MOST_LINES);
@@ -58,6 +58,12 @@ export class Model {
     return { nodes, come, gone, plan: change.plan !== undefined, log: change.log?.length ?? 0 };
   }
 }
+
+// The prices of the last day: those that the functions recorded, and from when this page has its own.
+export const pricesOf = ({ recorded, prices }) => {
+  const first = prices[0]?.[0] ?? Infinity;
+  return [...recorded.filter(([at]) => at < first), ...prices];
+};
 
 // A recording: the first picture, and the changes with their times.
 export class Recording {

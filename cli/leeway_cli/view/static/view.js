@@ -2,7 +2,7 @@
 
 import { Boxes, make } from "./boxes.js";
 import { chart } from "./chart.js";
-import { Model, Recording } from "./model.js";
+import { Model, Recording, pricesOf } from "./model.js";
 import { clock, counted, cpu, memory, month, next, percent, time } from "./words.js";
 
 const SAID_EVERY = 15000; // milliseconds between two sentences for screen readers
@@ -192,7 +192,7 @@ const problem = () => {
 };
 
 let wide = 600; // pixels of the chart
-const drawPrices = () => chart(by("price"), model.prices, wide);
+const drawPrices = () => chart(by("price"), pricesOf(model), wide);
 new ResizeObserver(([figure]) => {
   wide = Math.max(200, Math.round(figure.contentRect.width));
   if (model.at) drawPrices();
@@ -237,26 +237,48 @@ const together = (all) => ({
 
 const follow = () => {
   const source = new EventSource("events");
+  const longest = Math.max(4 * Number(document.body.dataset.every), 30) * 1000; // without an update
   let proven = false; // whether the server of this connection is the one that sent this page
+  let heard = performance.now(), lost = ""; // the last update, and what is said when none comes
+  // A live region says it once: words that change each second would be read without an end.
+  const lose = (words, said = words) => {
+    if (!lost) text(by("said"), said);
+    lost = words;
+    state(words, true);
+  };
   const read = (event, whole) => {
     const data = JSON.parse(event.data);
     if (whole) proven = data.proof === document.body.dataset.proof;
     if (!proven) {
       source.close();
-      state("The command has ended, and another program answers at its address. Close this page.", true);
+      heard = Infinity;
+      lose("The command has ended, and another program answers at its address. Close this page.");
       return;
     }
+    heard = performance.now();
+    if (lost) text(by("said"), "The page is live again.");
+    lost = "";
     show(whole ? void model.begin(data) : model.apply(data));
     state(`${model.problem ? "Shown since the last read that succeeded. Tried" : "Live. Read"} at ${time(model.at)} UTC.`, Boolean(model.problem));
   };
   source.addEventListener("picture", (event) => read(event, true));
   source.addEventListener("change", (event) => read(event, false));
-  source.addEventListener("open", () => (proven = false));
+  source.addEventListener("open", () => {
+    proven = false;
+    heard = performance.now();
+  });
   source.addEventListener("error", () => {
     proven = false;
-    state(`No connection: the command has ended, or is not reached.${model.at ? ` Shown as of ${time(model.at)} UTC.` : ""}`, true);
+    heard = Infinity;
+    lose(`No connection: the command has ended, or is not reached.${model.at ? ` Shown as of ${time(model.at)} UTC.` : ""}`);
   });
-  setInterval(ticking, 1000);
+  setInterval(() => {
+    ticking();
+    const silent = performance.now() - heard;
+    if (silent < longest) return;
+    const words = `No answer for ${clock(silent / 1000)}: a read takes long, or hangs.`;
+    lose(`${words}${model.at ? ` Shown as of ${time(model.at)} UTC.` : ""}`, words);
+  }, 1000);
 };
 
 const play = async () => {

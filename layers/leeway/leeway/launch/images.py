@@ -62,6 +62,24 @@ def variant_of(machine: Machine) -> ImageVariant:
     return ImageVariant(architecture, "neuron" if NEURON in machine.devices else "")
 
 
+def variants_of(settings: NodeSettings) -> tuple[ImageVariant, ...]:
+    """Return the variants of AMI that AWS publishes for the family of a node class. One that
+    selects AMIs by other terms than an alias has one AMI for each architecture. Source: Karpenter's
+    AWS provider, `DescribeImageQuery` of each family."""
+    standard = (ImageVariant("arm64"), ImageVariant("x86_64"))
+    terms = settings.images.value
+    alias = terms[0].alias if terms else None
+    if terms and alias is None:
+        return standard
+    family = _family_of_alias(alias) if alias else settings.template.pool.node_class.family
+    if family.windows:
+        return standard[1:]
+    drivers = (ImageVariant("x86_64", "nvidia"), ImageVariant("x86_64", "neuron"))
+    if family is AmiFamily.AL2:
+        return (*standard, *drivers)
+    return (*standard, ImageVariant("arm64", "nvidia"), *drivers)
+
+
 def parameters_of(
     settings: NodeSettings, kubernetes: str, variants: Iterable[ImageVariant]
 ) -> Mapping[ImageVariant, str]:
@@ -108,7 +126,8 @@ def image_by_terms(
     settings: NodeSettings, variant: ImageVariant, images: Collection[Image]
 ) -> Image:
     """Return the newest of the AMIs that the node class selects, for a variant's architecture. A
-    deprecated AMI is used only if there is no other one.
+    deprecated AMI is used only if there is no other one; of two of the same second, the one with
+    the later name is used, as Karpenter does.
 
     Raises:
         NotLaunchable: none that is available has the architecture.
@@ -116,7 +135,7 @@ def image_by_terms(
     available = [one for one in images if one.state == "available"]
     found = [one for one in available if one.architecture == variant.architecture]
     if found:
-        return min(found, key=lambda one: (one.deprecated, -one.created_at.timestamp(), one.name))
+        return max(found, key=lambda one: (not one.deprecated, one.created_at, one.name))
     if unusable := next(unusable_images(settings, images), ""):
         raise NotLaunchable(unusable)
     others = ", ".join(f"{one.id} is for {one.architecture}" for one in available[:_MOST_SHOWN])

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from leeway.manifests.base import NO_PLACEMENT_GROUPS
 from leeway.printable import printable
 from leeway.reasons import Reason
 from leeway.selection.resources import Resources
@@ -30,7 +31,7 @@ LONGEST_MESSAGE = 1024
 """Characters of a condition's message, however large the manifest is."""
 
 MOST_FOUND = 100
-"""Subnets, security groups and AMIs in the status of a node class."""
+"""Subnets, security groups, AMIs and capacity reservations in the status of a node class."""
 
 VALID = "ValidationSucceeded"
 READY = "Ready"
@@ -73,13 +74,15 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedClass:
-    """What a node class selects in AWS, as nodes are launched with it."""
+    """What a node class selects in AWS, as nodes are launched with it. Without its reservations
+    Leeway launches other capacity, so they make no class unusable."""
 
     subnets: Found = Found()
     security_groups: Found = Found()
     images: Found = Found()
     profile: Found = Found()
     invalid: str = ""
+    reservations: Found = Found()
 
     @property
     def problem(self) -> str:
@@ -258,6 +261,12 @@ def _class_status(one: ReadObject, facts: ClusterFacts, now: datetime) -> Mappin
     conditions.set_found("SubnetsReady", resolved.subnets, "SubnetsNotFound")
     conditions.set_found("SecurityGroupsReady", resolved.security_groups, "SecurityGroupsNotFound")
     conditions.set_found("InstanceProfileReady", resolved.profile, "InstanceProfileNotFound")
+    conditions.set_found("CapacityReservationsReady", resolved.reservations, NOT_KNOWN)
+    spec = one.document.get("spec")
+    grouped = isinstance(spec, Mapping) and spec.get("placementGroupSelector")
+    problem = f"{NO_PLACEMENT_GROUPS}." if grouped else ""
+    reason = "PlacementGroupResolutionFailed" if grouped else ""
+    conditions.set("PlacementGroupReady", not grouped, reason, problem)
     conditions.set_ready(
         (VALID, "AMIsReady", "SubnetsReady", "SecurityGroupsReady", "InstanceProfileReady")
     )
@@ -269,13 +278,15 @@ def _class_status(one: ReadObject, facts: ClusterFacts, now: datetime) -> Mappin
         status["subnets"] = list(resolved.subnets.values[:MOST_FOUND])
     if resolved.security_groups.known:
         status["securityGroups"] = list(resolved.security_groups.values[:MOST_FOUND])
+    if resolved.reservations.known:
+        status["capacityReservations"] = list(resolved.reservations.values[:MOST_FOUND])
     if resolved.profile.known:
         status["instanceProfile"] = next((one["name"] for one in resolved.profile.values), None)
     return {name: value or None for name, value in status.items()}
 
 
 _SILENT = Found(problem="AWS has not been asked yet.", known=False)
-_UNKNOWN_CLASS = ResolvedClass(_SILENT, _SILENT, _SILENT, _SILENT)
+_UNKNOWN_CLASS = ResolvedClass(_SILENT, _SILENT, _SILENT, _SILENT, reservations=_SILENT)
 
 
 def _pool_status(

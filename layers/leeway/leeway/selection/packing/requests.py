@@ -216,17 +216,21 @@ def _with_shares(
     nodes: Sequence[PlannedNode], offered: Sequence[Ints], supply: Supply, balances: Balances
 ) -> list[PlannedNode]:
     """Return the nodes of which as many are on-demand as the shares of their pools require, those
-    first whose CPU costs the least more. A node whose pods need Spot stays Spot: pods go first."""
+    first whose CPU costs the least more. A node whose pods need Spot stays Spot: pods go first. No
+    such node joins a reservation: those with room have the nodes that were planned for them."""
     found = list(nodes)
     for node in nodes:
         balances = _with(balances, node.cheapest)
     spot = supply.capacity_types == CAPACITY_TYPES.index(SPOT)
     changed: list[tuple[float, int, PlannedNode]] = []
     for at, (node, feasible) in enumerate(zip(nodes, offered, strict=True)):
-        lasting = feasible[~spot[feasible]]
+        lasting = feasible[~spot[feasible] & ~supply.reserved[feasible]]
         if node.cheapest.offering.capacity_type != SPOT or not len(lasting):
             continue
-        if balances.missing(node.pool) and unmet_min_values(supply, lasting) is None:
+        if (
+            balances.missing(node.pool)
+            and unmet_min_values(supply, feasible[~spot[feasible]]) is None
+        ):
             choices = rank(supply, lasting)
             other = replace(node, cheapest=_first(choices, supply, lasting), choices=choices)
             cpu = max(other.cheapest.type.capacity.of("cpu"), 1)
