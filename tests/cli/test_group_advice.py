@@ -134,7 +134,7 @@ def test_the_command_prints_a_policy_that_aws_takes(
     create(account, "advice", LaunchTemplate={"LaunchTemplateName": "advice", "Version": "$Latest"})
     assert main.run(["select", "--for-group", "advice", "--sandbox"]) == 0
     printed = capsys.readouterr()
-    assert "1 -> 20 instance types" in printed.err
+    assert "1 instance type -> 20 instance types" in printed.err
     assert "Expected interruptions: not known." in printed.err
     account.client("autoscaling").update_auto_scaling_group(
         AutoScalingGroupName="advice", MixedInstancesPolicy=json.loads(printed.out)

@@ -340,9 +340,10 @@ def as_text(advice: Advice) -> str:
     """Say what the policy changes."""
     before, after = advice.before, advice.after
     unit = "unit of weight" if advice.group.weights else "instance"
-    first = f"Group {advice.group.name}: {len(before.types)} -> {len(after.types)} instance types, "
-    pools = f"{before.pools} -> {after.pools} Spot capacity pools"
-    lines = [f"{first}{pools} in {counted(len(advice.group.zones), 'zone')}."]
+    types = [counted(len(one.types), "instance type") for one in (before, after)]
+    pools = [counted(one.pools, "Spot capacity pool") for one in (before, after)]
+    zones = counted(len(advice.group.zones), "zone")
+    lines = [f"Group {advice.group.name}: {' -> '.join(types)}, {' -> '.join(pools)} in {zones}."]
     for market, was, will in (
         ("Spot", before.spot, after.spot),
         ("On-demand", before.on_demand, after.on_demand),
