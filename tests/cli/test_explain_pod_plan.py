@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from leeway.hibernation import POOL_HIBERNATES
 from leeway.launch.prices import PriceCeiling
 from leeway.selection.labels import ARCH, HOSTNAME
 from leeway.selection.pods import ExistingNode, NodePool, Pod, PodSpec, Taint
@@ -142,3 +143,22 @@ def test_without_pools_the_reason_says_so() -> None:
     found = explained(spec())
     assert found.reason is not None
     assert (found.reason.code, found.misses) == ("NoNodePool", ())
+
+
+def test_a_pod_of_a_pool_that_hibernates_gets_until_when_and_another_pool_is_used() -> None:
+    asleep = {"dev": POOL_HIBERNATES(pool="dev", until="07:30 Europe/Berlin")}
+    pools = [pool("dev", weight=9)]
+    waiting, more = [Pod("default/web", spec())], {"cluster": "prod", "asleep": asleep}
+    found = explain_pod(
+        "default/web",
+        Situation(waiting, (), (), (), pools, catalog(), **more),  # type: ignore[arg-type]
+    )
+    assert found.launch is None
+    assert found.reason == asleep["dev"]
+    pools.append(pool("other"))
+    found = explain_pod(
+        "default/web",
+        Situation(waiting, (), (), (), pools, catalog(), **more),  # type: ignore[arg-type]
+    )
+    assert found.launch is not None
+    assert found.launch.pool == "other"

@@ -2,23 +2,23 @@
 nowhere."""
 
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from leeway.reasons import counted
 
-from leeway_cli.errors import BadInputError
+from leeway_cli.errors import BadInputError, CannotBeDoneError
 from leeway_cli.manifests.files import FilesOption, read_pools, with_overlays
 from leeway_cli.output import (
-    Format,
-    FormatOption,
     picked,
     print_json,
     some,
     stdout_console,
     table,
     write_stderr,
+    write_stdout,
 )
 from leeway_cli.selection.sources import (
     KubernetesFiles,
@@ -32,6 +32,14 @@ from leeway_cli.stack import DEFAULT_STACK, StackOption
 
 if TYPE_CHECKING:
     from leeway.selection.packing.plan import Plan, PlannedNode
+
+
+class SelectFormat(StrEnum):
+    """The output formats of what is selected."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
 
 
 def select(
@@ -56,24 +64,92 @@ def select(
     sandbox: SandboxOption = False,
     region: RegionOption = None,
     stack: StackOption = DEFAULT_STACK,
-    output: FormatOption = Format.TABLE,
+    for_group: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="Print a MixedInstancesPolicy for this Auto Scaling group."
+        ),
+    ] = "",
+    output: Annotated[
+        SelectFormat, typer.Option("--output", "-o", help="Set the format of the result on stdout.")
+    ] = SelectFormat.TABLE,
 ) -> None:
-    """Select nodes for pods from the pools of manifests. Launches nothing.
+    """Select nodes for pods from the pools of manifests, or instance types for a group. Launches
+    and changes nothing.
 
     Pods are placed on the nodes of --nodes first. Without --pods, nodes are selected for those pods
     of --nodes that have no node.
 
+    With --for-group, prints the policy as `aws autoscaling update-auto-scaling-group` takes it, and
+    with -o yaml as CloudFormation does: types that hold what the pods on its nodes (of --nodes)
+    request, else as much as its smallest type; its launch template and on-demand share stay.
+
     Exit codes: 0 every pod gets a node, 1 pods get none, 2 bad input.
+
+    \b
+    leeway select -f pools.yaml --pods web.yaml
+    leeway select --for-group web > policy.json
     """
+    if for_group:
+        if files or pods or replicas or cluster:
+            raise BadInputError("--for-group: expected no other input than --nodes.")
+        _advise(for_group, nodes or (), sandbox, region, stack, output)
+        return
+    if output is SelectFormat.YAML:
+        raise BadInputError("--output: expected table or json: yaml is for --for-group.")
     plan = _plan(
         files or (), pods or (), nodes or (), replicas or (), cluster, sandbox, region, stack
     )
-    if output is Format.JSON:
+    if output is SelectFormat.JSON:
         print_json(as_data(plan))
     else:
         _print_plan(plan)
     if plan.unschedulable:
         raise typer.Exit(1)
+
+
+def _advise(
+    name: str,
+    nodes: Sequence[Path],
+    sandbox: bool,
+    region: str | None,
+    stack: str,
+    output: SelectFormat,
+) -> None:
+    """Print the policy of a group; what it changes goes to stderr, so that stdout is the policy."""
+    from leeway.selection.reading.cluster_objects import existing_nodes
+    from leeway.wiring.clients import background_client, session
+
+    from leeway_cli.selection import group_advice
+
+    used = region or session().region_name
+    if used is None:
+        raise CannotBeDoneError("No AWS region is set. Set AWS_REGION.")
+    clients = (background_client(service, used) for service in ("autoscaling", "ec2"))
+    group = group_advice.read_group(name, *clients)
+    given, pods = KubernetesFiles(nodes), None
+    if nodes:
+        names = [
+            one["metadata"]["name"]
+            for one in given.documents
+            if one.get("kind") == "Node"
+            and str((one.get("spec") or {}).get("providerID")).rpartition("/")[2] in group.instances
+        ]
+        pods = group_advice.requested(given.read_with(given, existing_nodes), names)
+        if pods is None:
+            write_stderr(f"warning: no pod of --nodes runs on a node of group {name}")
+    catalog = find_catalog(region, stack, sandbox=sandbox)
+    advice = group_advice.advise(group, catalog, pods)
+    if output is SelectFormat.JSON:
+        print_json(group_advice.as_data(advice))
+        return
+    for note in group_advice.notes(advice):
+        write_stderr(f"warning: group {name}: {note}")
+    write_stderr(group_advice.as_text(advice))
+    if output is SelectFormat.YAML:
+        write_stdout(group_advice.for_cloudformation(advice))
+    else:
+        write_stdout(group_advice.for_aws(advice))
 
 
 def _plan(

@@ -14,7 +14,7 @@ from leeway_cli.adopt.settings.groups import (
 )
 from leeway_cli.doctor import reasons
 from leeway_cli.doctor.facts import Facts, GroupFacts, known
-from leeway_cli.doctor.finding import About, Finding, aws
+from leeway_cli.doctor.finding import About, Finding, aws, shell
 
 _EFFECTS = {
     "Terminate": "A terminate hook then holds no instance, and Leeway detaches instances instead",
@@ -64,7 +64,7 @@ def _check_group(group: GroupFacts, cluster: str, spot: frozenset[str]) -> Itera
         yield about.warns(
             f"Group {name} launches Spot instances of one type, {min(spot)}. EC2 often interrupts "
             "all of them together, and then has no successor.",
-            shown,
+            "" if name.startswith("-") else shell("leeway", "select", "--for-group", name),
         )
     if group.launch_configuration:
         yield about.warns(

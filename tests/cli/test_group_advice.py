@@ -1,0 +1,176 @@
+"""`leeway select --for-group`: a MixedInstancesPolicy that holds the same pods."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from leeway.selection.resources import Resources
+from leeway_cli import main
+from leeway_cli.selection.group_advice import STRATEGY, Advice, ScalingGroup, advise, notes
+from leeway_cli.selection.sources import sandbox_catalog
+
+from tests.cli.test_convert_account import KEY, account, launch_template, subnets
+from tests.sandbox.aws.started import Sandbox
+
+__all__ = ["KEY", "account"]
+
+ZONES = frozenset({"us-east-1a", "us-east-1b"})
+SPOT = {"OnDemandBaseCapacity": 1, "OnDemandPercentageAboveBaseCapacity": 20}
+CATALOG = sandbox_catalog("us-east-1")
+
+
+def group(*types: str, weights: Mapping[str, int] | None = None, **more: Any) -> ScalingGroup:
+    overrides = [
+        {"InstanceType": one, **({"WeightedCapacity": str(weights[one])} if weights else {})}
+        for one in types
+    ]
+    mixed = {
+        "LaunchTemplate": {"LaunchTemplateSpecification": {}, "Overrides": overrides},
+        "InstancesDistribution": {**SPOT, "SpotInstancePools": 2},
+    }
+    fields: dict[str, Any] = {
+        "name": "web",
+        "types": types,
+        "weights": weights or {},
+        "zones": ZONES,
+        "instances": frozenset(),
+        "specification": {"LaunchTemplateId": "lt-1", "Version": "$Latest"},
+        "described": {"MixedInstancesPolicy": mixed},
+        "version": "7",
+    }
+    return ScalingGroup(**{**fields, **more})
+
+
+def overrides(advice: Advice) -> dict[str, Mapping[str, str]]:
+    found: list[Mapping[str, str]] = advice.policy["LaunchTemplate"]["Overrides"]
+    return {one["InstanceType"]: one for one in found}
+
+
+def test_a_group_of_one_type_gets_types_that_hold_as_much() -> None:
+    advice = advise(group("m5.large"), CATALOG, None)
+    assert len(overrides(advice)) == 20
+    assert next(iter(overrides(advice))) == "m5.large"
+    for name in overrides(advice):
+        machine = CATALOG.machine(name)
+        assert machine is not None
+        assert machine.vcpus >= 2
+        assert machine.memory_mib >= 8192
+        assert not machine.arm
+        assert not name.startswith("t")
+    assert (advice.before.pools, advice.after.pools > 20) == (2, True)
+    assert advice.before.spot is not None
+    assert advice.after.spot is not None
+    assert advice.after.spot[0] <= advice.before.spot[0]
+    assert advice.after.spot[1] <= 2 * advice.before.spot[1]
+    kept = advice.policy["InstancesDistribution"]
+    assert kept == {**SPOT, "SpotAllocationStrategy": STRATEGY}
+    assert advice.policy["LaunchTemplate"]["LaunchTemplateSpecification"]["LaunchTemplateId"]
+    assert notes(advice) == []
+
+
+def test_small_pods_allow_smaller_types() -> None:
+    pods = Resources({"cpu": 1000, "memory": 2 * 2**30, "pods": 8})
+    advice = advise(group("m5.xlarge"), CATALOG, pods)
+    sizes = {name.partition(".")[2] for name in overrides(advice)}
+    assert "large" in sizes
+    assert advice.need == pods
+
+
+def test_pods_that_no_type_of_the_group_holds_do_not_decide() -> None:
+    pods = Resources({"cpu": 30_000, "memory": 2**30, "pods": 1})
+    assert advise(group("m5.large"), CATALOG, pods).need.of("cpu") < 2000
+
+
+def test_a_group_with_weights_gets_weights_by_what_types_hold() -> None:
+    advice = advise(
+        group("m5.large", "m5.xlarge", weights={"m5.large": 2, "m5.xlarge": 4}), CATALOG, None
+    )
+    found = overrides(advice)
+    assert (found["m5.large"]["WeightedCapacity"], found["m5.xlarge"]["WeightedCapacity"]) == (
+        "2",
+        "4",
+    )
+    for name, one in found.items():
+        machine = CATALOG.machine(name)
+        assert machine is not None
+        assert 1 <= int(one["WeightedCapacity"]) <= machine.vcpus + 1
+        assert machine.vcpus <= 16
+
+
+def test_types_with_an_accelerator_or_another_processor_are_not_mixed() -> None:
+    gpus = overrides(advise(group("g5.xlarge"), CATALOG, None))
+    assert all(name.startswith("g") for name in gpus)
+    arm = overrides(advise(group("m6g.large"), CATALOG, None))
+    assert all((found := CATALOG.machine(name)) and found.arm for name in arm)
+    assert len(arm) > 5
+
+
+def test_a_group_without_a_policy_keeps_its_market_and_says_what_to_do() -> None:
+    plain = advise(group("m5.large", described={}), CATALOG, None)
+    assert plain.policy["InstancesDistribution"]["OnDemandPercentageAboveBaseCapacity"] == 100
+    assert "it launches on-demand instances only" in notes(plain)[0]
+    spot = advise(group("m5.large", described={}, spot_in_template=True), CATALOG, None)
+    assert spot.policy["InstancesDistribution"]["OnDemandPercentageAboveBaseCapacity"] == 0
+    assert "InstanceMarketOptions" in notes(spot)[0]
+
+
+def create(aws: Sandbox, name: str, **fields: Any) -> None:
+    aws.client("autoscaling").create_auto_scaling_group(
+        AutoScalingGroupName=name,
+        MinSize=0,
+        MaxSize=1,
+        VPCZoneIdentifier=",".join(subnets(aws)),
+        **fields,
+    )
+
+
+def test_the_command_prints_a_policy_that_aws_takes(
+    account: Sandbox, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    launch_template(account, "advice", InstanceType="m5.large")
+    create(account, "advice", LaunchTemplate={"LaunchTemplateName": "advice", "Version": "$Latest"})
+    assert main.run(["select", "--for-group", "advice", "--sandbox"]) == 0
+    printed = capsys.readouterr()
+    assert "1 instance type -> 20 instance types" in printed.err
+    assert "Expected interruptions: not known." in printed.err
+    account.client("autoscaling").update_auto_scaling_group(
+        AutoScalingGroupName="advice", MixedInstancesPolicy=json.loads(printed.out)
+    )
+    assert main.run(["select", "--for-group", "advice", "--sandbox", "-o", "yaml"]) == 0
+    written = yaml.safe_load(capsys.readouterr().out)["MixedInstancesPolicy"]
+    assert written["LaunchTemplate"]["LaunchTemplateSpecification"]["Version"] == "1"
+    assert main.run(["select", "--for-group", "advice", "--sandbox", "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["expectedInterruptions"] is None
+    assert len(found["before"]["types"]) == 20
+    nodes = tmp_path / "nodes.json"
+    nodes.write_text('{"apiVersion": "v1", "kind": "List", "items": []}')
+    arguments = ["select", "--for-group", "advice", "--sandbox", "--nodes", str(nodes)]
+    assert main.run(arguments) == 0
+    assert "no pod of --nodes runs on a node of group advice" in capsys.readouterr().err
+
+
+def test_a_group_that_gets_no_advice_is_one_line(
+    account: Sandbox, capsys: pytest.CaptureFixture[str]
+) -> None:
+    autoscaling = account.client("autoscaling")
+    autoscaling.create_launch_configuration(
+        LaunchConfigurationName="old", ImageId="ami-12345678", InstanceType="m5.large"
+    )
+    create(account, "old", LaunchConfigurationName="old")
+    launch_template(account, "typeless")
+    create(account, "typeless", LaunchTemplate={"LaunchTemplateName": "typeless", "Version": "1"})
+    for arguments, code, why in (
+        (["--for-group", "none"], 1, "There is no Auto Scaling group none in this region."),
+        (["--for-group", "old"], 1, "has no launch template, which a MixedInstancesPolicy needs"),
+        (["--for-group", "typeless"], 1, "names no instance type"),
+        (["--for-group", "old", "--pods", "x"], 2, "expected no other input than --nodes"),
+        (["--pods", "x", "-o", "yaml"], 2, "yaml is for --for-group"),
+    ):
+        assert main.run(["select", *arguments, "--sandbox"]) == code
+        err = capsys.readouterr().err
+        assert why in err
+        assert err.count("\n") == 1
