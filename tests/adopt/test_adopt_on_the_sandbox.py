@@ -555,7 +555,7 @@ def test_an_api_server_that_refuses_or_does_not_answer_is_named(
 
     code, _, err = run("adopt", cluster, "--yes", "--group", "web")
 
-    assert (code, "The API server did not answer" in err) == (1, True)
+    assert (code, "The API server did not answer" in err) == (1, True), err
     world.kubernetes.fail_with()
     assert run("adopt", cluster, "--yes", "--group", "web")[0] == 0
 

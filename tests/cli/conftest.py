@@ -47,4 +47,5 @@ def aws(embedded_aws: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sand
 def drop_clients() -> None:
     """Drop the cached clients, so that new ones use the current environment."""
     clients.client.cache_clear()
+    clients.background_client.cache_clear()
     clients.session.cache_clear()

@@ -11,13 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from leeway.manifests.documents import as_yaml, read_documents
 from leeway.manifests.reading import read_manifests
-from leeway.wiring.clients import background_client, session
 from leeway_cli import main
 from leeway_cli.convert.eksctl import DIFFERENCES, EksctlFile
 from leeway_cli.convert.node_group import Converted, converted, name_of
 from leeway_cli.errors import BadInputError
 from leeway_cli.selection.sources import sandbox_catalog
 from pydantic import BaseModel
+
+from tests.cli.conftest import drop_clients
 
 SPOT = """
 apiVersion: eksctl.io/v1alpha5
@@ -169,11 +170,9 @@ def no_credentials(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    session.cache_clear()
-    background_client.cache_clear()
+    drop_clients()
     yield
-    session.cache_clear()
-    background_client.cache_clear()
+    drop_clients()
 
 
 def test_a_group_without_a_catalog_does_not_hold_up_the_others(

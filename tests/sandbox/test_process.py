@@ -97,7 +97,7 @@ def started(part: str, *arguments: str) -> tuple[int, str]:
         text=True,
         cwd=ROOT,
         check=False,
-        timeout=60,
+        timeout=180,
     )
     assert "Traceback" not in done.stderr
     return done.returncode, done.stderr.splitlines()[-1]
