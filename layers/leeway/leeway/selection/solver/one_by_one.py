@@ -504,6 +504,9 @@ MOVES, LEAST_MOVES = 10, 500
 """How often pods without constraints are moved on average, but in total at least the second number:
 more rounds find hardly more."""
 
+MOST_MOVES = 10_000
+"""The total in any case: in a large batch, a round moves hundreds of pods of a few large nodes."""
+
 MOST_ROUNDS = 100
 """The maximum number of rounds for pods without constraints."""
 
@@ -520,8 +523,11 @@ NEAR_ENOUGH = 1.02
 
 FEW_GROUPS, PODS_TO_FILL_A_NODE = 30, 8
 """If up to the first number of groups without constraints have less than the second number of pods
-for each of the cheapest nodes, patterns are made first. The bound is out of reach then; a plan near
-the price of divisible patterns is not improved, because hardly any plan costs less."""
+for each of the cheapest nodes, patterns are made first. The bound is out of reach then."""
+
+NEAR_DIVISIBLE = 1.01
+"""Up to this multiple of the price of divisible patterns, no other first plan is made: hardly any
+costs less."""
 
 CLOSE_TO_BOUND = 1.005
 """The improvement stops at this multiple of the bound."""
@@ -554,21 +560,10 @@ def ruin_and_recreate(
     whole_nodes: Mixes = []
     if rounds and inserter.unconstrained:
         whole_nodes = mixes(problem.of_offerings(inserter.offerings), TRIED_MIXES)
-        if patterns and _are_small(problem, whole_nodes):
-            found, divisible = patterns()
-            best = _nodes(inserter, found)
-            if best.price <= CLOSE_TO_BOUND * max(bound, divisible):
-                return _patterns(inserter, best)
     if whole_nodes:
-        best, whole = _on_whole_nodes(inserter, problem, whole_nodes)
-        if best.price > NEAR_ENOUGH * bound and proceed():
-            other = _start(inserter, problem, proceed)
-            if patterns and other.price > NEAR_ENOUGH * bound and proceed():
-                other = min(other, _nodes(inserter, patterns()[0]), key=lambda nodes: nodes.price)
-            best = min(best, other, key=lambda nodes: nodes.price)
-        moves = max(MOVES * float(problem.counts.sum()), LEAST_MOVES)
+        best, bound = _unconstrained(inserter, problem, whole_nodes, bound, proceed, patterns)
+        moves = min(max(MOVES * float(problem.counts.sum()), LEAST_MOVES), MOST_MOVES)
         rounds = min(rounds, MOST_ROUNDS)
-        bound = max(bound, min(whole, TRUSTED * bound))
     elif patterns:
         best = _nodes(inserter, patterns()[0])
     else:
@@ -594,6 +589,29 @@ def ruin_and_recreate(
             current = nodes
             best = current if current.price < best.price else best
     return _patterns(inserter, best)
+
+
+def _unconstrained(
+    inserter: Inserter,
+    problem: Problem,
+    whole_nodes: Mixes,
+    bound: float,
+    proceed: Proceed,
+    patterns: Callable[[], tuple[Sequence[Pattern], float]] | None,
+) -> tuple[AnyNodes, float]:
+    """The first plan of pods without constraints, and the price at which improving it ends."""
+    if patterns and _are_small(problem, whole_nodes):
+        found, divisible = patterns()
+        best, end = _nodes(inserter, found), max(bound, divisible)
+        if best.price <= NEAR_DIVISIBLE * end:
+            return best, end
+    best, whole = _on_whole_nodes(inserter, problem, whole_nodes)
+    if best.price > NEAR_ENOUGH * bound and proceed():
+        other = _start(inserter, problem, proceed)
+        if patterns and other.price > NEAR_ENOUGH * bound and proceed():
+            other = min(other, _nodes(inserter, patterns()[0]), key=lambda nodes: nodes.price)
+        best = min(best, other, key=lambda nodes: nodes.price)
+    return best, max(bound, min(whole, TRUSTED * bound))
 
 
 def _are_small(problem: Problem, whole_nodes: Mixes) -> bool:
