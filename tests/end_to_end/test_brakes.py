@@ -79,7 +79,8 @@ def end(kube: Client, pod: Pod) -> None:
     try:
         kube.delete(Pod, name_of(pod.metadata), namespace="default", grace_period=0)
     except ApiError as error:
-        assert error.status.code == 404, error
+        if error.status.code != 404:
+            raise
 
 
 def name_of(metadata: ObjectMeta | None) -> str:
