@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from leeway.capacity_requests import PriceLimit
 from leeway.notices import NoticeKind
 from leeway.policy.rules import SUCCESSOR_TIMEOUT, ChurnCap, ClusterPolicy, OnBlocked, Replacement
+from leeway.ports.kubernetes import ClusterUnavailable, NodeCount
 from leeway.ports.kubernetes_objects import (
     DO_NOT_CONSOLIDATE,
     DO_NOT_DISRUPT,
@@ -97,6 +98,24 @@ def test_pods_that_cannot_be_read_keep_the_node() -> None:
     fakes.cluster.lists = False
     assert retire(fakes).result is RetirementResult.DECLINED
     assert fakes.actions.ended == []
+
+
+@pytest.mark.parametrize(
+    ("minutes", "result"), [(2, RetirementResult.DRAINED), (30, RetirementResult.DECLINED)]
+)
+def test_a_return_waits_a_little_for_an_api_server_that_does_not_answer(
+    minutes: int, result: RetirementResult
+) -> None:
+    fakes = returned(UNDERUSED, WEB)
+
+    def count_nodes() -> NodeCount:
+        if fakes.clock.time - NOTICED < timedelta(minutes=minutes):
+            raise ClusterUnavailable("connection refused")
+        return NodeCount(20, 20)
+
+    fakes.cluster.count_nodes = count_nodes  # type: ignore[method-assign]
+    assert retire(fakes).result is result
+    assert fakes.clock.time - NOTICED < timedelta(minutes=5)
 
 
 def test_an_expired_node_goes_after_its_successor_is_ready() -> None:

@@ -23,6 +23,7 @@ from leeway.retirement.reasons import (
     BUDGET_EXHAUSTED,
     CLUSTER_PAUSED,
     DISRUPTION_ALLOWED,
+    DISRUPTION_NOT_DECIDED,
     NODE_KEPT,
     NODE_PROTECTED,
 )
@@ -37,6 +38,10 @@ RETRY_FIRST, RETRY_LATER = timedelta(seconds=60), timedelta(minutes=5)
 RETRY_AFTER_A_DAY = timedelta(minutes=20)
 """How often a retirement that waits is retried: during its first hour, its first day, and after
 that. A durable execution has at most 3,000 operations."""
+
+UNREAD_AT_MOST = timedelta(minutes=3)
+"""How long a return waits for what it cannot read. It is confirmed again after that; a declined
+return is not tried again for longer."""
 
 
 class BudgetVerdict(StrEnum):
@@ -161,14 +166,17 @@ def decline_after_timeout(
 ) -> BudgetDecision:
     """Decline a retirement that has waited for BUDGET_TIMEOUT.
 
-    Capacity that is given back does not wait: by then, the decision is outdated. An instance
-    without a Node waits: it costs money as long as it runs.
+    Capacity that is given back does not wait: by then, the decision is outdated. Only for what
+    could not be read it waits a little. An instance without a Node waits: it costs money as long
+    as it runs.
     A scheduled change and a retirement that has requested its replacement wait on: the instance of
     the first ends anyway, and the second has begun.
     """
     can_decline = record.deadline_from_begin and record.replacement_intent is None
     returns = record.returns
-    at_once = returns is not None and not returns.without_node
+    unread = decision.reason.code == DISRUPTION_NOT_DECIDED.name
+    waits = unread and now - record.noticed_at < UNREAD_AT_MOST
+    at_once = returns is not None and not returns.without_node and not waits
     if decision.verdict is BudgetVerdict.WAIT and can_decline and at_once:
         return BudgetDecision(BudgetVerdict.DECLINE, decision.reason)
     timed_out = now - record.noticed_at >= BUDGET_TIMEOUT
