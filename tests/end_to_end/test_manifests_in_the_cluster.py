@@ -1,5 +1,6 @@
 """Manifests in the API server: what users apply acts within seconds, and its status says so."""
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -91,7 +92,19 @@ def test_a_manifest_that_is_applied_acts_within_seconds_and_its_status_says_so(
     pool = api.get(f"{POOLS}/pool").json()
     status = api.get(f"{CLASSES}/default").json()["status"]
     assert status["instanceProfile"] == ROLE
-    assert (len(status["subnets"]) > 1, len(status["amis"])) == (True, 2)
+    assert len(status["subnets"]) > 1
+    machines = Counter(
+        one["key"]
+        for ami in status["amis"]
+        for one in ami["requirements"]
+        if one["operator"] == "Exists"
+    )
+    # Of each architecture one without accelerators and one for GPUs, and one for Neuron.
+    assert len(status["amis"]) == 5
+    assert machines == {
+        "karpenter.k8s.aws/instance-gpu-count": 2,
+        "karpenter.k8s.aws/instance-accelerator-count": 1,
+    }
     assert pool["status"]["nodes"] == 0
     assert "leeway-status" in {one["manager"] for one in pool["metadata"]["managedFields"]}
 

@@ -39,7 +39,8 @@ def test_a_storm_reads_each_group_and_not_each_of_its_instances(env: Environment
     reads = {call: n for call, n in calls.items() if call.startswith("autoscaling:Describe")}
     times = 1 + lasted // FRESH_FOR.total_seconds()
     alone = IN_TROUBLE * (READS_OF_A_GROUP + 1)
-    assert 0 < sum(reads.values()) <= READS_OF_A_GROUP * 2 * times + alone, reads
+    # None, if the storm of another test has read both groups a moment before.
+    assert sum(reads.values()) <= READS_OF_A_GROUP * 2 * times + alone, reads
     runs_of_reconcile_are_the_minutes(env, storm, started)
 
 
