@@ -29,20 +29,22 @@ demo: setup ## send a storm of Spot interruptions to a sandbox and report the re
 WORKERS ?= 6
 BY_FILE := --dist loadfile --no-loadscope-reorder
 ALONE := tests/end_to_end/test_storms_with_faults.py
-BESIDE := $(shell command -v setsid) nice -n 10
+BESIDE := nice -n 10
 
 test: setup ## run the tests (sam-test runs those of SAM)
 # One process rewrites the assertions of the modules; otherwise each worker would do it at its start.
 	@env -u LEEWAY_TALLY $(BIN)/python -m pytest --collect-only -q >/dev/null || true
 # Each run has temporary files of its own: two that remove old ones at the same time fail.
-	@own=$$(mktemp -d) failed=0; \
+# With job control a command in the background heeds SIGINT, as those of the tests have to.
+	@own=$$(mktemp -d) failed=0; set -m; \
 	PYTEST_DEBUG_TEMPROOT=$$own $(BESIDE) $(BIN)/python -m pytest -n $(WORKERS) $(BY_FILE) \
 		--ignore=tests/end_to_end >$$own/log 2>&1 & \
-	unit=$$!; trap 'kill $$unit 2>/dev/null || true; rm -rf $$own' EXIT; trap 'exit 130' INT TERM; \
+	unit=$$!; set +m; \
+	trap 'kill -- -$$unit 2>/dev/null || true; cat $$own/log; rm -rf $$own' EXIT; trap 'exit 130' INT TERM; \
 	$(BIN)/python -m pytest -n $(WORKERS) $(BY_FILE) $(ALONE:%=--ignore=%) tests/end_to_end || failed=1; \
 	$(BIN)/python -m pytest $(ALONE) || failed=1; \
 	wait $$unit || failed=1; \
-	cat $$own/log; exit $$failed
+	exit $$failed
 
 hunt: setup ## draw new examples for the property tests (test draws the same ones each time)
 	$(BIN)/python -m pytest -n $(WORKERS) $(BY_FILE) -m hypothesis --hypothesis-profile=hunt tests

@@ -15,6 +15,7 @@ from lightkube import ApiError
 from lightkube.resources.apps_v1 import Deployment
 from lightkube.types import PatchType
 
+from tests.cli.conftest import drop_clients
 from tests.conformance.conftest import Conformance
 from tests.end_to_end.environment import until
 from tests.end_to_end.test_headroom import HEADROOM
@@ -81,11 +82,13 @@ def test_the_cluster_enforces_the_rights_of_each_role(env: Conformance) -> None:
 
 
 @pytest.fixture
-def minutes(env: Conformance, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+def minutes(env: Conformance, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
     """Runs the command line against the sandbox."""
     for name, value in env.sandbox.environment().items():
         monkeypatch.setenv(name, value)
-    return lambda *arguments: run([*arguments, "--cluster", env.sandbox.endpoints.cluster])
+    drop_clients()
+    yield lambda *arguments: run([*arguments, "--cluster", env.sandbox.endpoints.cluster])
+    drop_clients()
 
 
 def test_headroom_owns_the_fields_that_it_applies(

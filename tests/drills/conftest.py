@@ -133,7 +133,7 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
         check_calls_are_granted(sandbox)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shell(env: Environment) -> Iterator[Shell]:
     """The shell of the person on call. `leeway` runs in this process: its environment is that of
     the shell."""
