@@ -9,7 +9,7 @@ from leeway.disruption.decide import decide_returns
 from leeway.disruption.rules import Budget, Cause, ReturnRules
 from leeway.disruption.snapshot import MovablePod, OwnNode, Snapshot
 from leeway.hibernation import Hibernation
-from leeway.policy.rules import Replacement
+from leeway.policy.rules import OnBlocked, Replacement
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import Pod
 
@@ -109,3 +109,18 @@ def test_a_retirement_awaits_nodes_only_if_its_pods_fit_elsewhere(catalog: Catal
     assert (record.returns.cause, record.returns.optional) == ("Hibernation", False)
     assert record.replacement is Replacement.NONE
     assert not returning.requests
+
+
+def test_a_bounded_drain_evicts_no_pod_of_a_node_that_goes_because_its_pool_hibernates(
+    catalog: Catalog,
+) -> None:
+    cluster = Cluster(catalog, template={"terminationGracePeriod": "1h"})
+    cluster.add("busy", *pods(1, cpu=500), created_at=NOW - DAY)
+    cluster.sleeping = {"web": replace(ASLEEP, pool="web")}
+    returning = Returning(cluster)
+    returning.record_launches()
+    returning.runs(3)
+    record = returning.retirements["i-busy"]
+    assert record.returns is not None
+    assert record.returns.cause == "Hibernation"
+    assert (record.on_blocked, record.deadline) == (OnBlocked.WAIT, None)
