@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 
 from leeway.disruption import reasons
 from leeway.disruption.decide import decide_returns
+from leeway.disruption.explain import explain_node
 from leeway.disruption.rules import Budget, Cause, ReturnRules
 from leeway.disruption.snapshot import MovablePod, OwnNode, Snapshot
 from leeway.hibernation import Hibernation
@@ -124,3 +125,13 @@ def test_a_bounded_drain_evicts_no_pod_of_a_node_that_goes_because_its_pool_hibe
     assert record.returns is not None
     assert record.returns.cause == "Hibernation"
     assert (record.on_blocked, record.deadline) == (OnBlocked.WAIT, None)
+
+
+def test_a_pod_without_a_controller_keeps_its_node_although_its_pool_hibernates() -> None:
+    bare = MovablePod(Pod("default/bare", spec(100)), bare=True)
+    made = sleeping(with_pods(own_node("kept", spec(100)), [bare]), own_node("goes", spec(100)))
+    found = decide_returns(made)
+    assert [one.nodes for one in found.returns] == [("goes",)]
+    assert found.kept["kept"].code == reasons.POD_IS_BARE.name
+    (blocker,) = explain_node("kept", made, found).blockers
+    assert blocker.reason == found.kept["kept"]
