@@ -6,10 +6,11 @@ from zoneinfo import ZoneInfo
 
 from leeway.disruption import reasons
 from leeway.disruption.decide import decide_returns
+from leeway.disruption.explain import explain_node
 from leeway.disruption.rules import Budget, Cause, ReturnRules
 from leeway.disruption.snapshot import MovablePod, OwnNode, Snapshot
 from leeway.hibernation import Hibernation
-from leeway.policy.rules import Replacement
+from leeway.policy.rules import OnBlocked, Replacement
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import Pod
 
@@ -109,3 +110,28 @@ def test_a_retirement_awaits_nodes_only_if_its_pods_fit_elsewhere(catalog: Catal
     assert (record.returns.cause, record.returns.optional) == ("Hibernation", False)
     assert record.replacement is Replacement.NONE
     assert not returning.requests
+
+
+def test_a_bounded_drain_evicts_no_pod_of_a_node_that_goes_because_its_pool_hibernates(
+    catalog: Catalog,
+) -> None:
+    cluster = Cluster(catalog, template={"terminationGracePeriod": "1h"})
+    cluster.add("busy", *pods(1, cpu=500), created_at=NOW - DAY)
+    cluster.sleeping = {"web": replace(ASLEEP, pool="web")}
+    returning = Returning(cluster)
+    returning.record_launches()
+    returning.runs(3)
+    record = returning.retirements["i-busy"]
+    assert record.returns is not None
+    assert record.returns.cause == "Hibernation"
+    assert (record.on_blocked, record.deadline) == (OnBlocked.WAIT, None)
+
+
+def test_a_pod_without_a_controller_keeps_its_node_although_its_pool_hibernates() -> None:
+    bare = MovablePod(Pod("default/bare", spec(100)), bare=True)
+    made = sleeping(with_pods(own_node("kept", spec(100)), [bare]), own_node("goes", spec(100)))
+    found = decide_returns(made)
+    assert [one.nodes for one in found.returns] == [("goes",)]
+    assert found.kept["kept"].code == reasons.POD_IS_BARE.name
+    (blocker,) = explain_node("kept", made, found).blockers
+    assert blocker.reason == found.kept["kept"]

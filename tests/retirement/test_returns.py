@@ -400,3 +400,13 @@ def test_an_api_server_that_does_not_answer_ends_no_instance() -> None:
     outcome = retire(fakes)
     assert outcome.terminated
     assert outcome.ended_at >= NOTICED + timedelta(minutes=40)
+
+
+@pytest.mark.parametrize(("cause", "kept"), [("Hibernation", True), ("Drifted", False)])
+def test_a_pod_without_a_controller_keeps_a_cordoned_node_of_a_pool_that_hibernates(
+    cause: str, kept: bool
+) -> None:
+    node = Node("n", "u", "aws:///z/i-1", True, True, {}, {})
+    bare = replace(WEB, controller=None)
+    why = why_kept(node, [WEB, bare], ReturnTerms(cause=cause), NOTICED)
+    assert (why is not None) is kept

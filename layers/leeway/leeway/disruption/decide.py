@@ -13,6 +13,7 @@ from leeway.disruption.moves import Moving
 from leeway.disruption.protection import (
     Allowances,
     against_consolidation,
+    bare_pods,
     may_be_forced,
     may_move,
     why_not_consolidated,
@@ -93,6 +94,9 @@ class _Run:
         they are pending until the pool is awake."""
         asleep = [one for one in self.free if self._snapshot.rules[one.pool].hibernates]
         for one in sorted(asleep, key=lambda each: (len(each.pods), each.name)):
+            if bare := next(bare_pods(one), None):
+                self.kept[one.name] = bare.reason
+                continue
             hibernates, saving = self._snapshot.rules[one.pool].hibernates, one.price or 0.0
             reason = reasons.NODE_HIBERNATES(
                 node=one.name, pool=one.pool, until=hibernates and hibernates.until, saving=saving

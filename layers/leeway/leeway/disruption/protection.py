@@ -94,9 +94,7 @@ def against_consolidation(one: OwnNode, snapshot: Snapshot) -> Iterator[Blocker]
         yield Blocker(unhealthy or reasons.NODE_STARTS(node=one.name))
     if one.busy:
         yield Blocker(reasons.NODE_IS_BUSY(node=one.name))
-    for movable in one.pods:
-        if movable.bare:
-            yield Blocker(reasons.POD_IS_BARE(pod=movable.pod.name, node=one.name))
+    yield from bare_pods(one)
     if rules.replicas is not None:
         yield Blocker(reasons.POOL_IS_STATIC(node=one.name, pool=one.pool, replicas=rules.replicas))
         return
@@ -114,6 +112,13 @@ def against_consolidation(one: OwnNode, snapshot: Snapshot) -> Iterator[Blocker]
     if one.pods and age < least:
         reason = reasons.NODE_TOO_YOUNG(node=one.name, age=age, least=least)
         yield Blocker(reason, one.created_at + least)
+
+
+def bare_pods(one: OwnNode) -> Iterator[Blocker]:
+    """Yield the pods that nothing would create again: they keep a node that could stay."""
+    for movable in one.pods:
+        if movable.bare:
+            yield Blocker(reasons.POD_IS_BARE(pod=movable.pod.name, node=one.name))
 
 
 @dataclass
@@ -229,6 +234,8 @@ def blockers_of(one: OwnNode, moving: Moving, allowances: Allowances) -> tuple[B
     cause = pending_cause(one, snapshot)
     if cause in {Cause.EMPTY, Cause.UNDERUTILIZED}:
         found += _against_saving(one, moving)
+    elif cause is Cause.HIBERNATION:
+        found += bare_pods(one)
     elif may_be_forced(one, snapshot):
         found = []
     if cause is Cause.DRIFTED and (why := StaticPools(snapshot).why_not_replaced(one)):

@@ -371,7 +371,7 @@ class ReturnCapacity:
 
 
 def _ruling(one: OwnNode, decision: NodeReturn, rules: ReturnRules, now: datetime) -> Ruling:
-    within = rules.drain_within
+    within = None if decision.cause is Cause.HIBERNATION else rules.drain_within
     awaits = _awaits_nodes(one, decision)
     return Ruling(
         action=Action.RETIRE,

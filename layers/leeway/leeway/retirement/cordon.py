@@ -462,6 +462,11 @@ def why_kept(node: Node, pods: Sequence[Pod], terms: ReturnTerms, now: datetime)
     if terms.forced:
         return None
     for pod in pods:
+        if terms.cause == "Hibernation" and pod.controller is None:
+            return NODE_KEPT(
+                f"Pod {pod.key} on node {node.name} has no controller, so nothing would create it "
+                "again."
+            )
         if pod.protected_until is not None and now < pod.protected_until:
             return NODE_PROTECTED(protections=f"pod {pod.key} has the annotation {PROTECTS_POD}")
     return None
