@@ -75,7 +75,34 @@ class Scaling(AutoScalingBackend):
                 f"A group with the name {name} already exists",
             )
         _check_sizes(kwargs["desired_capacity"], kwargs["min_size"], kwargs["max_size"])
+        self._name_templates(kwargs["mixed_instances_policy"])
         return super().create_auto_scaling_group(name, *args, **kwargs)
+
+    def update_auto_scaling_group(
+        self, name: str, *args: Any, **kwargs: Any
+    ) -> FakeAutoScalingGroup:
+        """Update a group; refuse an override whose launch template has an id and a name."""
+        self._name_templates(kwargs["mixed_instances_policy"])
+        return super().update_auto_scaling_group(name, *args, **kwargs)
+
+    def _name_templates(self, policy: dict[str, Any] | None) -> None:
+        """Write the id and the name of each override's launch template, of which the request has
+        one. moto does it for the policy's own."""
+        for override in ((policy or {}).get("LaunchTemplate") or {}).get("Overrides") or []:
+            written = override.get("LaunchTemplateSpecification")
+            if written is None:
+                continue
+            by_id, by_name = (written.get(f"LaunchTemplate{key}") for key in ("Id", "Name"))
+            if bool(by_id) == bool(by_name):
+                raise ValidationError(
+                    "Valid requests must contain either launchTemplateId or LaunchTemplateName"
+                )
+            found = (
+                self.ec2_backend.get_launch_template(by_id)
+                if by_id
+                else self.ec2_backend.get_launch_template_by_name(by_name)
+            )
+            written |= {"LaunchTemplateId": found.id, "LaunchTemplateName": found.name}
 
     def delete_auto_scaling_group(self, group_name: str) -> None:
         """Delete a group with its hooks, which moto keeps."""

@@ -157,3 +157,29 @@ def test_a_group_with_instances_is_deleted_only_by_force_and_is_gone_with_the_la
     answer = aws.client("ec2").describe_instances(InstanceIds=members)
     states = {one["State"]["Name"] for r in answer["Reservations"] for one in r["Instances"]}
     assert states == {"terminated"}
+
+
+def test_an_override_names_its_launch_template_by_the_id_or_by_the_name(aws: Sandbox) -> None:
+    made = aws.client("ec2").create_launch_template(
+        LaunchTemplateName="of-override", LaunchTemplateData={"ImageId": "ami-12345678"}
+    )["LaunchTemplate"]
+    both = {key: made[key] for key in ("LaunchTemplateId", "LaunchTemplateName")}
+    scaling = aws.client("autoscaling")
+
+    def policy(specification: dict[str, str]) -> dict[str, Any]:
+        override = {"InstanceType": "m5.large", "LaunchTemplateSpecification": specification}
+        own = {"LaunchTemplateId": both["LaunchTemplateId"]}
+        template = {"LaunchTemplateSpecification": own, "Overrides": [override]}
+        return {"MixedInstancesPolicy": {"LaunchTemplate": template}}
+
+    sizes = {"MinSize": 0, "MaxSize": 1, "AvailabilityZones": ["us-east-1a"]}
+    named = policy({"LaunchTemplateName": "of-override"})
+    scaling.create_auto_scaling_group(AutoScalingGroupName="of-override", **sizes, **named)
+    (group,) = scaling.describe_auto_scaling_groups(AutoScalingGroupNames=["of-override"])[
+        "AutoScalingGroups"
+    ]
+    (override,) = group["MixedInstancesPolicy"]["LaunchTemplate"]["Overrides"]
+    assert override["LaunchTemplateSpecification"] == both
+    for wrong in (both, {"Version": "1"}):
+        with pytest.raises(ClientError, match="either launchTemplateId or LaunchTemplateName"):
+            scaling.update_auto_scaling_group(AutoScalingGroupName="of-override", **policy(wrong))
