@@ -2,10 +2,13 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
+from botocore.awsrequest import AWSResponse
 from leeway.aws.ec2 import observed_of
 from leeway.wiring import clients
+from leeway_cli.doctor.read.aws import use_of
 
 from tests.cli.conftest import drop_clients
 from tests.sandbox.aws.started import Sandbox, started
@@ -56,6 +59,38 @@ def test_an_instance_is_parsed_without_what_is_not_read(
     assert observed_of(short) == observed_of(whole)
     assert short["LaunchTime"].utcoffset() == timedelta(0)
     assert datetime.now(UTC) - short["LaunchTime"] < timedelta(minutes=5)
+
+
+def test_the_vcpus_of_an_instance_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`leeway doctor` counts them against the quotas. The sandbox does not answer them."""
+    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(variable, "none")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    drop_clients()
+    try:
+        client = clients.client("ec2")
+        client.meta.events.register("before-send.ec2.DescribeInstances", _answered)
+        (reservation,) = client.describe_instances()["Reservations"]
+    finally:
+        drop_clients()
+    (instance,) = reservation["Instances"]
+    assert use_of(instance).vcpus == 16
+    assert "MetadataOptions" not in instance
+
+
+def _answered(request: Any, **_: object) -> AWSResponse:
+    body = b"""<DescribeInstancesResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/">
+        <reservationSet><item><instancesSet><item>
+            <instanceId>i-0123456789abcdef0</instanceId>
+            <instanceType>m5.4xlarge</instanceType>
+            <cpuOptions><coreCount>8</coreCount><threadsPerCore>2</threadsPerCore></cpuOptions>
+            <metadataOptions><state>applied</state></metadataOptions>
+        </item></instancesSet></item></reservationSet>
+    </DescribeInstancesResponse>"""
+    answer = AWSResponse(request.url, 200, {}, None)
+    answer._content = body
+    return answer
 
 
 @pytest.mark.parametrize(

@@ -183,14 +183,15 @@ def instances() -> tuple[InstanceUse, ...]:
     states = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
     pages = client("ec2", read_timeout=LIST_READ_TIMEOUT).get_paginator("describe_instances")
     return tuple(
-        _use(one)
+        use_of(one)
         for page in pages.paginate(Filters=states, MaxResults=PAGE)
         for reservation in page["Reservations"]
         for one in reservation["Instances"]
     )
 
 
-def _use(described: Mapping[str, Any]) -> InstanceUse:
+def use_of(described: Mapping[str, Any]) -> InstanceUse:
+    """Return what an instance, as EC2 describes it, uses of the quotas."""
     tags = {tag["Key"]: tag["Value"] for tag in described.get("Tags", [])}
     options = described.get("CpuOptions", {})
     return InstanceUse(

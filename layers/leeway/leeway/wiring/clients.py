@@ -94,7 +94,6 @@ def clock() -> CorrectedClock:
 _NOT_READ = frozenset(
     {
         "blockDeviceMapping",
-        "cpuOptions",
         "enclaveOptions",
         "hibernationOptions",
         "maintenanceOptions",
