@@ -72,6 +72,10 @@ __all__ = ["catalog"]
 
 _numbers = count(1)
 ZONES = ("us-east-1a", "us-east-1b")
+OF_KARPENTER = "contract_1234567890123456789"
+KARPENTERS_PATH = "/karpenter/us-east-1/contract/uid/"
+"""An instance profile as Karpenter creates it for a node class."""
+
 FEW = 11
 """Free addresses of the small subnet: AWS keeps five of the 16 of a /28."""
 
@@ -145,8 +149,9 @@ class InMemory:
         named = Image(self.ami, "amazon-eks-node-al2023-x", "x86_64", created, "/dev/xvda")
         self.images = ImagesInMemory({AL2023: self.ami}, {self.ami: named})
         self.profiles = InstanceProfilesInMemory(
-            {"contract-nodes": ["contract-nodes"]},
+            {"contract-nodes": ["contract-nodes", OF_KARPENTER]},
             {"contract-nodes": {"leeway.sh/cluster/contract": ""}},
+            marked={OF_KARPENTER: (KARPENTERS_PATH, {"karpenter.k8s.aws/ec2nodeclass": "default"})},
         )
         details = ClusterDetails("contract", "https://contract.example.com", "Q0E=", "10.0.0.0/16")
         arn = "arn:aws:eks:us-east-1:123456789012:cluster/contract"
@@ -198,9 +203,16 @@ def embedded(aws: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Embedded
     tags = [{"Key": "discovery", "Value": "prod"}]
     ec2.create_tags(Resources=[*in_zone.values(), group], Tags=tags)
     profile(aws, "contract-nodes")
+    iam = aws.client("iam")
+    iam.create_instance_profile(
+        InstanceProfileName=OF_KARPENTER,
+        Path=KARPENTERS_PATH,
+        Tags=[{"Key": "karpenter.k8s.aws/ec2nodeclass", "Value": "default"}],
+    )
+    iam.add_role_to_instance_profile(InstanceProfileName=OF_KARPENTER, RoleName="contract-nodes")
     tag = {"Key": "leeway.sh/cluster/contract", "Value": ""}
     ec2.create_tags(Resources=[group], Tags=[tag])
-    aws.client("iam").tag_role(RoleName="contract-nodes", Tags=[tag])
+    iam.tag_role(RoleName="contract-nodes", Tags=[tag])
     eks = aws.client("eks")
     eks.create_cluster(
         name="contract",
@@ -441,7 +453,13 @@ def test_images_are_found_by_id_parameter_and_name(world: World) -> None:
 
 def test_profiles_are_found_by_their_role(world: World) -> None:
     own = InstanceProfile("contract-nodes", role_arn("contract-nodes"))
-    assert world.profiles.profiles_of("contract-nodes") == [own]
+    found = world.profiles.profiles_of("contract-nodes")
+    assert sorted(one.name for one in found) == ["contract-nodes", OF_KARPENTER]
+    (other,) = [one for one in found if one != own]
+    assert (other.path, other.role) == (KARPENTERS_PATH, own.role)
+    read = world.profiles.profile(OF_KARPENTER)
+    assert read == other
+    assert read.tags == {"karpenter.k8s.aws/ec2nodeclass": "default"}
     assert world.profiles.profiles_of("never-was") == []
     assert world.profiles.profile("contract-nodes") == own
     assert world.profiles.profile("never-was") is None

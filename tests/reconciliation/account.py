@@ -33,6 +33,7 @@ from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.ports.kubernetes_objects import Attachment, Node
 from leeway.reasons import Reason
 from leeway.reconciliation.clean_up import ClusterNodes
+from leeway.reconciliation.group_rolls import GroupRolls
 from leeway.reconciliation.reconcile import Dependencies, ReconcileRequest, Reconciliation
 from leeway.reconciliation.report import ClusterReport, LaunchCheck
 from leeway.retirement.reasons import RETIREMENT_STARTED
@@ -261,6 +262,7 @@ class Account:
                 retire_node=self,
                 admit_node=self,
                 launches=partly,
+                group_rolls=GroupRolls(_Stored(self), partly, partly, self, self),
                 copy_manifests=self.copy_manifests,
                 record_costs=self.record_costs,
                 open_cluster=self.open_cluster,

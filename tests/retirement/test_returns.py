@@ -22,9 +22,10 @@ from leeway.retirement.cordon import why_kept
 from leeway.retirement.disruption_budget import LEDGER, DisruptionLedger, read_ledger
 from leeway.retirement.outcome import Outcome, RetirementResult
 from leeway.retirement.record import ReturnTerms
+from leeway.switched import SWITCH, Buyer, Switch, switch_of
 
 from tests.fakes.pools import LIMIT, FakeBuyer, of_pool
-from tests.fakes.retirement import POD, RetirementFakes, next_attempt, retire
+from tests.fakes.retirement import POD, RetirementFakes, next_attempt, rebalanced, retire
 from tests.retirement.retirements import NOTICED, take
 
 RETURN = NoticeKind.CAPACITY_RETURN
@@ -169,6 +170,45 @@ def test_a_return_that_may_not_begin_is_declined_and_waits_for_nothing() -> None
     fakes = returned(UNDERUSED, WEB)
     fakes.policies.policy = ClusterPolicy(churn=ChurnCap(percent=0, at_least=0))
     assert kept(fakes).reason.code == "DisruptionBudgetExhausted"
+
+
+def switched_to(fakes: RetirementFakes, buyer: Buyer) -> None:
+    old = switch_of(fakes.table, "prod")
+    version = old.version + 1 if old is not None else 1
+    fakes.table.put(SWITCH, Switch("prod", version, buyer, NOTICED))
+
+
+def test_nothing_is_given_back_in_a_cluster_that_is_switched_to_karpenter() -> None:
+    """`leeway switch` hands the nodes over, and a node that Leeway ends meanwhile is lost twice."""
+    fakes = returned(EMPTY)
+    switched_to(fakes, Buyer.KARPENTER)
+    assert kept(fakes).reason.code == "SwitchedToKarpenter"
+    fakes = returned(EMPTY)
+    switched_to(fakes, Buyer.LEEWAY)
+    assert retire(fakes).terminated
+
+
+def test_a_scheduled_change_waits_for_a_switch_and_an_interruption_does_not() -> None:
+    fakes = of_pool(NoticeKind.SCHEDULED_CHANGE, pods=[], blocks=False)
+    switched_to(fakes, Buyer.KARPENTER)
+
+    def switch_back(step: str) -> None:
+        if step == "request-disruption-5":
+            assert fakes.actions.done == [], "the node is not cordoned"
+            switched_to(fakes, Buyer.LEEWAY)
+
+    fakes.steps.before_step = switch_back
+    assert retire(fakes).terminated
+    assert fakes.reports.codes[0] == "SwitchedToKarpenter"
+    fakes = of_pool(NoticeKind.SPOT_INTERRUPTION, pods=[], blocks=False)
+    switched_to(fakes, Buyer.KARPENTER)
+    assert retire(fakes).result is RetirementResult.DRAINED
+
+
+def test_a_node_of_a_group_does_not_wait_for_a_switch() -> None:
+    fakes = rebalanced()
+    switched_to(fakes, Buyer.KARPENTER)
+    assert retire(fakes).result is RetirementResult.DRAINED
 
 
 def test_an_empty_node_does_not_count_against_the_budget_of_the_cluster() -> None:

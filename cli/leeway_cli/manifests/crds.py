@@ -684,6 +684,8 @@ class _Structural:
             return {"type": "string", "enum": [given["const"]]}
         if given.get("type") == ["string", "number"]:
             return dict(_QUANTITY)
+        if given.get("type") == ["string", "integer"]:
+            return {**_QUANTITY, **kept}
         if given.get("type") == "array":
             return {"type": "array", **kept, "items": self._items(given)}
         if given.get("type") == "object":

@@ -81,7 +81,11 @@ class Scaling(AutoScalingBackend):
     def update_auto_scaling_group(
         self, name: str, *args: Any, **kwargs: Any
     ) -> FakeAutoScalingGroup:
-        """Update a group; refuse an override whose launch template has an id and a name."""
+        """Update a group; refuse an override whose launch template has an id and a name. A policy
+        that the call does not name stays, as in AWS."""
+        others = kwargs["launch_template"] or kwargs["launch_config_name"]
+        if kwargs["mixed_instances_policy"] is None and not others:
+            kwargs["mixed_instances_policy"] = self.group(name).mixed_instances_policy
         self._name_templates(kwargs["mixed_instances_policy"])
         return super().update_auto_scaling_group(name, *args, **kwargs)
 

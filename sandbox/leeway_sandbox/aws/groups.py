@@ -38,6 +38,18 @@ class LaunchError:
     message: str
 
 
+class Member(InstanceState):
+    """A member of a group, with the version of the launch template that it was launched from. moto
+    answers the default version of the group's template for every member."""
+
+    launched_from: dict[str, str] | None = None
+
+    @property
+    def launch_template(self) -> dict[str, str] | None:
+        """The launch template and the number of the version."""
+        return self.launched_from
+
+
 class ReconcilingGroup(FakeAutoScalingGroup):
     """moto's group, which launches missing instances and terminates surplus ones."""
 
@@ -212,12 +224,21 @@ class ReconcilingGroup(FakeAutoScalingGroup):
     def _admit(self, instance: Instance) -> None:
         instance.autoscaling_group = self  # type: ignore[attr-defined]
         protected = self.new_instances_protected_from_scale_in
-        state = InstanceState(instance, "Pending", protected_from_scale_in=protected)
+        state = Member(instance, "Pending", protected_from_scale_in=protected)
+        state.launched_from = self._launched_from()
         if self.mixed_instances_policy:
             state.weighted_capacity = str(self.weight_of(instance.instance_type))  # type: ignore[attr-defined]
         self.instance_states.append(state)
         self._members[instance.id] = state
         self._move(state, "Pending")
+
+    def _launched_from(self) -> dict[str, str] | None:
+        template = self.ec2_launch_template
+        if template is None:
+            return None
+        number = template.get_version(self.launch_template_version).number
+        names = {"LaunchTemplateId": template.id, "LaunchTemplateName": template.name}
+        return {**names, "Version": str(number)}
 
     def _launch_failed(self, message: str) -> None:
         cause = "an instance was needed"

@@ -6,8 +6,17 @@ from datetime import timedelta
 from ipaddress import ip_network
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    WithJsonSchema,
+    model_validator,
+)
 
+from leeway.headroom.windows import Window
 from leeway.instances.owners import OwnerKind
 from leeway.manifests.base import (
     Duration,
@@ -19,6 +28,7 @@ from leeway.manifests.base import (
     Strict,
     SubnetTerms,
     Tags,
+    TimeWindow,
     up_to,
 )
 from leeway.notices import NoticeKind
@@ -32,6 +42,7 @@ from leeway.policy.rules import (
     Action,
     ChurnCap,
     ClusterPolicy,
+    GroupDrift,
     OnBlocked,
     Policy,
     Replacement,
@@ -51,6 +62,10 @@ def _is_base64(text: str) -> str:
     except ValueError:
         raise ValueError("expected text in base64") from None
     return text
+
+
+def _as_text(number: Any) -> Any:
+    return str(number) if isinstance(number, int) and not isinstance(number, bool) else number
 
 
 def _is_network(text: str) -> str:
@@ -256,6 +271,40 @@ class Provisioning(Strict):
     minute."""
 
 
+class GroupWindow(TimeWindow):
+    """A maintenance window of the nodes of groups."""
+
+
+MAX_UNAVAILABLE = r"^(([1-9][0-9]?|100)%|[1-9][0-9]{0,3})$"
+
+
+class Groups(Strict):
+    """How nodes of Auto Scaling groups are replaced when their group launches others now. Groups of
+    EKS managed node groups are left to EKS."""
+
+    drift: bool = False
+    """Replace the nodes whose launch template version, AMI or instance type is no longer their
+    group's."""
+    max_unavailable: Annotated[
+        str,
+        StringConstraints(pattern=MAX_UNAVAILABLE),
+        BeforeValidator(_as_text),
+        WithJsonSchema({"type": ["string", "integer"], "pattern": MAX_UNAVAILABLE}),
+    ] = "1"
+    """Number or percentage of the nodes of a group that may be unavailable at once; a percentage is
+    rounded up. The disruption budget of the cluster applies as well."""
+    node_timeout: Annotated[Duration, AfterValidator(up_to(timedelta(days=1)))] = timedelta(
+        minutes=15
+    )
+    """How long the drain of a node may take. After that, Leeway tries on, and begins with no other
+    node of the group as long as the node counts as unavailable."""
+    force: bool = False
+    """Delete pods that a PodDisruptionBudget or an annotation protects, each at its latest moment
+    before the end of `nodeTimeout`."""
+    windows: Annotated[tuple[GroupWindow, ...], Field(max_length=20)] = ()
+    """Maintenance windows in which Leeway begins with nodes; without any, at all times."""
+
+
 class Costs(Strict):
     """How `leeway cost` splits what the nodes cost."""
 
@@ -275,6 +324,8 @@ class ClusterSpec(Strict):
     groups_may_use_pools: bool = False
     """Whether Leeway's node pools launch the successor of a group's node if EC2 has no capacity for
     the group in any of its zones. The group then gets smaller by the old node."""
+    groups: Groups = Groups()
+    """How nodes of Auto Scaling groups are replaced when their group launches others now."""
     churn: Churn = Churn()
     """The disruption budget: how many nodes may retire voluntarily in a period."""
     notices: Notices = Notices()
@@ -341,6 +392,17 @@ def cluster_policy(cluster: Cluster) -> ClusterPolicy:
         usd_per_hour=spec.launches.usd_per_hour,
         worth=_worth(spec.give_back),
         cost_labels=tuple(dict.fromkeys(spec.costs.labels)),
+        group_drift=_group_drift(spec.groups),
+    )
+
+
+def _group_drift(written: Groups) -> GroupDrift:
+    return GroupDrift(
+        automatic=written.drift,
+        max_unavailable=written.max_unavailable,
+        node_timeout=written.node_timeout,
+        force=written.force,
+        windows=tuple(Window(one.timezone, one.start, one.end, 1) for one in written.windows),
     )
 
 

@@ -185,6 +185,43 @@ class ChurnCap:
     within: timedelta = timedelta(minutes=10)
 
 
+class MaintenanceWindow(Protocol):
+    """A recurring window of time; headroom's windows are such."""
+
+    def is_open(self, at: datetime) -> bool:
+        """Whether it is open at an aware instant."""
+        ...
+
+    def next_opening(self, after: datetime) -> datetime | None:
+        """Return when it opens next (UTC), None if that is years ahead."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDrift:
+    """How the nodes of Auto Scaling groups are replaced if their group launches others now.
+
+    - `automatic`: Leeway does it without a request of a person.
+    - `max_unavailable`: how many nodes of a group may be unavailable at once: a number, or a
+      percentage of its nodes, rounded up, such as `33%`.
+    - `node_timeout`: how long the drain of a node may take.
+    - `force`: pods that a budget or an annotation protects are deleted at their latest moment.
+    - `windows`: when it begins with a node; none: at all times.
+    """
+
+    automatic: bool = False
+    max_unavailable: str = "1"
+    node_timeout: timedelta = timedelta(minutes=15)
+    force: bool = False
+    windows: tuple[MaintenanceWindow, ...] = ()
+
+    def limit(self, nodes: int) -> int:
+        """Return how many of a group's nodes may be unavailable."""
+        if self.max_unavailable.endswith("%"):
+            return max(1, -(-nodes * int(self.max_unavailable[:-1]) // 100))
+        return int(self.max_unavailable)
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterPolicy:
     """The policy of one cluster.
@@ -200,6 +237,7 @@ class ClusterPolicy:
     - `usd_per_hour`: what Leeway's nodes of the cluster may cost together.
     - `worth`: what it must save to move pods.
     - `cost_labels`: the labels of pods by which costs are split.
+    - `group_drift`: how nodes of groups follow the launch templates of their groups.
     """
 
     notices: Mapping[NoticeKind, Policy] = field(default_factory=lambda: DEFAULTS)
@@ -213,6 +251,7 @@ class ClusterPolicy:
     usd_per_hour: float = USD_PER_HOUR
     worth: Worth = USUAL
     cost_labels: tuple[str, ...] = COST_LABELS
+    group_drift: GroupDrift = GroupDrift()
 
     def retires_nodes_of(self, owner: Owner) -> bool:
         """Return whether Leeway retires the nodes of this owner; never for Fargate."""

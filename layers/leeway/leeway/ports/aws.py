@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from leeway.instances.facts import InstanceFacts
+    from leeway.instances.group_template import GroupNow
     from leeway.instances.groups import GroupFacts, GroupRules
     from leeway.instances.observed import (
         CurrentInstance,
@@ -193,6 +194,15 @@ class WaitingActions(Protocol):
 
         Raises neither CloudUnavailable nor CloudRefused: errors are in `unread`.
         """
+        ...
+
+
+class GroupTemplates(Protocol):
+    """What Auto Scaling groups launch now."""
+
+    def now(self, groups: Collection[str]) -> Mapping[str, GroupNow]:
+        """Read groups with their instances, by name. A group that does not exist is left out. A
+        launch template that cannot be read is named in `unread` of its groups."""
         ...
 
 

@@ -53,6 +53,7 @@ from leeway.reconciliation.find_lost_events import (
     ObservedRegion,
     SearchResult,
 )
+from leeway.reconciliation.group_rolls import GroupRolls
 from leeway.reconciliation.left_launches import LeftLaunches
 from leeway.reconciliation.lost_events import GONE, Finding, LostAnswer, LostEvent, LostStart
 from leeway.reconciliation.report import (
@@ -110,6 +111,7 @@ class Dependencies:
     retire_node: RetireNode
     admit_node: AdmitNode
     launches: LeftLaunches
+    group_rolls: GroupRolls
     copy_manifests: Callable[[str], tuple[Sequence[Reason], Reason | None]]
     record_costs: Callable[[str, Sequence[ObservedInstance], Sequence[str]], Recorded]
     open_cluster: Callable[[str], ClusterLeftovers]
@@ -225,6 +227,8 @@ class Reconciliation:
         self._handle(report, found, policy.dry_run)
         with report.guard("read the health of the nodes"):
             self._repair_nodes(report, policy, here)
+        with report.guard("read the launch templates of groups"):
+            self._roll_groups(report, policy, here)
         self._check_launches(report, policy, list(here.values()))
         index, with_node = None, None
         with report.guard("read the index"):
@@ -255,6 +259,18 @@ class Reconciliation:
         due = due_repairs(cluster, nodes, here, policy, self._deps.clock.now())
         found = self._search.search_unhealthy(cluster, due, policy)
         self._handle(report, found, policy.dry_run)
+
+    def _roll_groups(
+        self, report: ClusterReport, policy: ClusterPolicy, here: Mapping[str, ObservedInstance]
+    ) -> None:
+        """Replace nodes that drifted from the launch templates of their groups."""
+        cluster = report.cluster
+        done = self._deps.group_rolls.run(
+            cluster, policy, here, lambda: self._deps.open_cluster(cluster).nodes()
+        )
+        report.findings.extend(done.findings)
+        report.problems.extend(done.problems)
+        report.paused_pools.extend(done.halted)
 
     def _check_launches(
         self, report: ClusterReport, policy: ClusterPolicy, here: Sequence[ObservedInstance]

@@ -50,7 +50,7 @@ def due_repairs(
     now: datetime,
 ) -> DueRepairs:
     """Return which nodes are due for repair. `here` are the instances of the cluster by id."""
-    joined = _by_instance(nodes, here)
+    joined = by_instance(nodes, here)
     unhealthy = {one.name: why for one in nodes if (why := why_unhealthy(one.conditions))}
     owners = {name: here[name].facts.owner for name in joined}
     of_owner = Counter(owners.values())
@@ -76,7 +76,7 @@ def due_repairs(
     return DueRepairs(due, tuple(reasons))
 
 
-def _by_instance(nodes: Iterable[Node], here: Mapping[str, ObservedInstance]) -> dict[str, Node]:
+def by_instance(nodes: Iterable[Node], here: Mapping[str, ObservedInstance]) -> dict[str, Node]:
     """Return the node of each instance that is known: the one with its name; else the only one that
     has its provider id, which whoever creates a Node may choose."""
     claimed: dict[str, list[Node]] = {}

@@ -9,6 +9,7 @@ from functools import partial
 
 from leeway.execution.attempt import Phase
 from leeway.execution.retrying import API_ERRORS, LONGEST_RETRY, Conflicts
+from leeway.instances.owners import OwnerKind
 from leeway.notices import NoticeKind
 from leeway.policy.repair import too_many, why_unhealthy
 from leeway.policy.rules import (
@@ -29,7 +30,7 @@ from leeway.ports.kubernetes_objects import (
 )
 from leeway.reasons import Reason, clause, counted
 from leeway.retirement.context import Attempt
-from leeway.retirement.decide_replacement import why_group_replaces
+from leeway.retirement.decide_replacement import why_group_replaces, why_no_successor_first
 from leeway.retirement.disruption_budget import (
     LEDGER,
     BudgetDecision,
@@ -55,6 +56,7 @@ from leeway.retirement.reasons import (
 )
 from leeway.retirement.record import INTERRUPTIONS, Retirement, ReturnTerms, latest_end
 from leeway.retirement.status import publish_problem
+from leeway.switched import switch_of, switched_block
 
 
 class Course(StrEnum):
@@ -497,8 +499,11 @@ def request_disruption(
 def _decide_disruption(
     attempt: Attempt, record: Retirement, policy: ClusterPolicy
 ) -> BudgetDecision:
+    if (switched := _why_switched(attempt, record)) is not None:
+        return BudgetDecision(BudgetVerdict.WAIT, switched)
     begun = record.replacement_intent is not None
-    if not begun and (replaces := _why_group_replaces(attempt, record)):
+    why_group = _why_group_launches_none if record.follows_template else _why_group_replaces
+    if not begun and (replaces := why_group(attempt, record)):
         return BudgetDecision(BudgetVerdict.DECLINE, replaces)
     if record.returns is not None and record.returns.without_node:
         return _decide_without_node(attempt, record, policy)
@@ -517,6 +522,15 @@ def _decide_disruption(
     if record.kind is NoticeKind.UNHEALTHY_NODE:
         return _decide_repair(attempt, record, cluster, node, policy)
     return _request_from_ledger(attempt, record, policy, cluster.count_nodes().ready)
+
+
+def _why_switched(attempt: Attempt, record: Retirement) -> Reason | None:
+    """Return why a node of Leeway waits while `leeway switch` hands it to Karpenter. Nodes of
+    groups are not handed over."""
+    if record.facts.owner.kind is not OwnerKind.LEEWAY:
+        return None
+    cluster = record.facts.cluster
+    return switched_block(switch_of(attempt.ports.table, cluster), cluster)
 
 
 def _decide_repair(
@@ -566,6 +580,14 @@ def _why_group_replaces(attempt: Attempt, record: Retirement) -> Reason | None:
         if reason
         else None
     )
+
+
+def _why_group_launches_none(attempt: Attempt, record: Retirement) -> Reason | None:
+    """Return why the group does not launch the successor of a node that follows its template."""
+    group = attempt.ports.groups.facts(record.instance)
+    if group is None:
+        return NODE_KEPT(f"Instance {record.instance} is in no Auto Scaling group any more.")
+    return why_no_successor_first(group)
 
 
 def _protections(attempt: Attempt, cluster: Cluster, node: Node) -> list[str]:

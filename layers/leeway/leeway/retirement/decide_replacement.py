@@ -81,15 +81,26 @@ def decide_replacement(
                 "process is suspended. Resume it."
             ),
         )
-    if use_pools:
+    may_stay = kind is NoticeKind.CAPACITY_RETURN  # the node drifted, and still works
+    if use_pools and not may_stay:
         return _with_pools(group, before, refused)
     if kind not in VOLUNTARY:
         return _without_launch_instances(owner, group, before)
     if not (refused := refused or _why_no_launch_instances(group)):
         return _with_launch_instances(group, before)
+    if may_stay:
+        return ReplacementDecision(Method.NOTHING, NO_SUCCESSOR(refused))
     otherwise = _without_launch_instances(owner, group, before)
     reason = otherwise.reason.and_then(refused)
     return ReplacementDecision(otherwise.method, reason, otherwise.before)
+
+
+def why_no_successor_first(group: GroupFacts) -> Reason | None:
+    """Return why a group cannot launch the successor of an instance before it leaves the group, or
+    does so without a request; None if it can."""
+    kind, owner = NoticeKind.CAPACITY_RETURN, Owner(OwnerKind.AUTO_SCALING_GROUP, group.name)
+    decision = decide_replacement(kind, Replacement.BEFORE, owner, group)
+    return None if decision.method is Method.LAUNCH else decision.reason
 
 
 def _why_no_launch_instances(group: GroupFacts) -> str:

@@ -291,7 +291,10 @@ def finish_early(attempt: Attempt, record: Retirement, cordoned: CordonResult) -
         capacity = _restore_capacity(attempt, record, stays=True)
         phase = Phase.UNDONE
     if cordoned.course is Course.DECLINE and record.returns is not None:
-        end_request(attempt, record)
+        if not record.follows_template:
+            end_request(attempt, record)
+        why = {"reason": cordoned.problem or record.reason}
+        capacity = RestoredCapacity(record.model_copy(update=why))
     answer = HookResult.CONTINUE if cordoned.course is Course.CORDON else None
     closed = _close(attempt, capacity, phase, answer)
     if closed is None:
@@ -308,16 +311,27 @@ def close_called_off(
     """Close a return of capacity whose node is kept after the cordon. Its request for nodes
     ends, and is forgotten: a later attempt is confirmed anew."""
     progress, _ = _end_request(attempt, record, progress)
-    written = attempt.write(record, partial(_called_off, attempt))
+    capacity = _restore_capacity(attempt, record, stays=True)
+    if capacity.record is None:
+        return FinishResult(None)
+    left = record.must_restore_capacity and not capacity.restored
+    end = partial(_called_off, attempt, progress.cordoned.problem, left)
+    written = attempt.write(capacity.record, end)
     if written is None:
         return FinishResult(None)
-    return _finished(attempt, written[0], progress, HookAnswers(), ())
+    return _finished(attempt, written[0], progress, HookAnswers(), capacity.refused)
 
 
-def _called_off(attempt: Attempt, record: Retirement) -> tuple[Retirement, None]:
-    intent = record.replacement_intent if record.needs_termination else None
-    ended = {"phase": Phase.FINISHED, "answer": None, "ended_at": attempt.now()}
-    return record.model_copy(update={**ended, "replacement_intent": intent}), None
+def _called_off(
+    attempt: Attempt, reason: Reason | None, left: bool, record: Retirement
+) -> tuple[Retirement, None]:
+    """End a retirement whose node stays. If the group has refused to end the successor (`left`),
+    the record stays open as one that is undone: `reconcile` repeats only that."""
+    intent = record.replacement_intent if record.needs_termination or left else None
+    phase = Phase.UNDONE if left else Phase.FINISHED
+    ended = {"phase": phase, "answer": None, "ended_at": attempt.now()}
+    why = {"reason": reason or record.reason, "replacement_intent": intent}
+    return record.model_copy(update=ended | why), None
 
 
 def _finished(
@@ -358,7 +372,7 @@ def _finished(
         still_attached=tuple(pod.pod for pod in drain.with_attached_volumes),
     )
     attempt.ports.telemetry.retired(outcome)
-    if closed.returns is not None:
+    if closed.returns is not None and not closed.follows_template:
         wake_provision_nodes(
             attempt, closed, f"the return of {cordoned.node or closed.instance} has ended"
         )

@@ -210,10 +210,26 @@ def restore_capacity(
         return group.terminate_hook_waits
     if repeated and not in_service:
         return group is not None and group.terminate_hook_waits
-    for successor, its_group in _in_group(attempt, _find_successors(attempt, record)):
+    ended = [*_in_group(attempt, _find_successors(attempt, record))]
+    if not ended and stays and record.follows_template:
+        ended = _relaunched(attempt, intent)
+    for successor, its_group in ended:
         if in_service or its_group.desired >= intent.desired:
             groups.terminate_in_group(successor.instance, decrement=its_group.may_shrink)
     return False
+
+
+def _relaunched(attempt: Attempt, intent: ReplacementIntent) -> list[tuple[Successor, GroupFacts]]:
+    """Return the instance that a group has launched in place of a successor that has left it, if it
+    has no Ready node."""
+    cluster = attempt.ports.open_cluster(attempt.id.cluster)
+    found = []
+    for one in attempt.ports.instances.launched_in(intent.group, intent.requested_at):
+        attempt.ports.names[one.instance] = one.private_dns_name
+        node = attempt.successor_node(one.instance, cluster)
+        if node is None or not node.ready:
+            found.append(Successor(one.instance, one.instance_type, one.zone, intent.reason))
+    return [*_in_group(attempt, found)][:1]
 
 
 def _replaced_by_pools(
@@ -258,6 +274,8 @@ def _in_group(
 JOIN_TIMEOUT = SUCCESSOR_TIMEOUT / 2
 """How long a successor may take until it has a node; after that its group replaces it."""
 
+_JOIN_MINUTES = counted(JOIN_TIMEOUT.total_seconds() / 60, "minute")
+
 VISIBLE_AFTER = timedelta(seconds=30)
 """How long Auto Scaling may take to list an instance that it launched."""
 
@@ -277,23 +295,25 @@ class SuccessorStatus:
 
 
 def track_in_group(
-    attempt: Attempt, intent: ReplacementIntent, cluster: Cluster
+    attempt: Attempt, intent: ReplacementIntent, cluster: Cluster, ends_late: bool = True
 ) -> SuccessorStatus:
     """Return the status of the successor that was launched with LaunchInstances, or of the
-    instances that the group launched itself."""
+    instances that the group launched itself. `ends_late`: a successor that does not join in time is
+    terminated, so that its group launches another one."""
     if intent.successors:
-        return _launched_with_api(attempt, intent, cluster)
+        return _launched_with_api(attempt, intent, cluster, ends_late)
     return _launched_by_group(attempt, intent, cluster)
 
 
 def _launched_with_api(
-    attempt: Attempt, intent: ReplacementIntent, cluster: Cluster
+    attempt: Attempt, intent: ReplacementIntent, cluster: Cluster, ends_late: bool
 ) -> SuccessorStatus:
     for successor in intent.successors:
         node = attempt.successor_node(successor.instance, cluster)
         if node is not None and node.ready and not node.unschedulable:
             continue
-        return SuccessorStatus(failed=_failure(attempt, intent, successor, node, cluster))
+        failed = _failure(attempt, intent, successor, node, cluster, ends_late)
+        return SuccessorStatus(failed=failed)
     return SuccessorStatus(ready=intent.successors)
 
 
@@ -303,9 +323,10 @@ def _failure(
     successor: Successor,
     node: Node | None,
     cluster: Cluster,
+    ends_late: bool,
 ) -> str:
-    """Return why a successor will not be Ready; empty if it still may be. A successor that has
-    no node after JOIN_TIMEOUT is terminated, so that its group launches another one."""
+    """Return why a successor will not be Ready; empty if it still may be. With `ends_late`, one
+    that has no node after JOIN_TIMEOUT is terminated, so that its group launches another one."""
     groups, waited = attempt.ports.groups, attempt.now() - intent.requested_at
     if waited < VISIBLE_AFTER:
         return ""
@@ -319,12 +340,11 @@ def _failure(
         return ""
     if cluster.node_of(successor.instance, ()) is not None:
         return ""
+    late = f"Successor {successor.instance} had no node after {_JOIN_MINUTES}"
+    if not ends_late:
+        return f"{late}."
     groups.terminate_in_group(successor.instance)
-    minutes = JOIN_TIMEOUT.total_seconds() / 60
-    return (
-        f"Successor {successor.instance} had no node after "
-        f"{counted(minutes, 'minute')} and was terminated; the group launches another one."
-    )
+    return f"{late} and was terminated; the group launches another one."
 
 
 def _launched_by_group(

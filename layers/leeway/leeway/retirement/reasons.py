@@ -144,6 +144,11 @@ SUCCESSOR_NOT_READ = ReasonCode(
     "Leeway cannot read whether the replacement is Ready, and waits: {error}.",
     "clusterproblemsalarm",
 )
+SUCCESSOR_NOT_READY = ReasonCode(
+    "SuccessorNotReady",
+    "{why} The node is uncordoned and kept, and the group gets its former size.",
+    "a-group-launches-nodes-that-do-not-join",
+)
 PODS_NOT_LISTED = ReasonCode("PodsNotListed", "{why}", "nodesnotcordonedalarm")
 NODE_NAME_REUSED = ReasonCode(
     "NodeNameReused",

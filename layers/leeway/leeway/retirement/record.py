@@ -10,6 +10,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from leeway.capacity_requests import PriceLimit
 from leeway.execution.attempt import KEPT_FOR, Phase
 from leeway.instances.facts import InstanceFacts
+from leeway.instances.owners import OwnerKind
 from leeway.notices import LifecycleHook, NoticeKind
 from leeway.policy.rules import BUDGET_TIMEOUT, SUCCESSOR_TIMEOUT, Action, OnBlocked, Replacement
 from leeway.ports.aws import HookResult
@@ -121,7 +122,8 @@ take to join."""
 
 
 class ReturnTerms(BaseModel):
-    """Why Leeway gives a node of its own back, as it was decided.
+    """Why Leeway gives a node of its own back, or replaces one of a group that launches other nodes
+    now, as it was decided.
 
     - `cause`: as in disruption budgets, such as `Empty`, or NODE_DELETED. `pods`: the most pods
       that the node may have at its cordon, None for any number.
@@ -130,7 +132,8 @@ class ReturnTerms(BaseModel):
       of the Node only an `optional` one. They still keep pods, until the bound.
     - `saving`: USD per hour.
     - `optional`: the node may as well stay. It is uncordoned and kept if its successor is not Ready
-      in time, or if its drain ends incomplete.
+      in time, or if its drain ends incomplete. The successor of a group's node has pods by then, so
+      its drain goes on.
     - `price_limit`: that of its successor, None for none.
     - `in_place`: its static pool launches a successor whether or not the node has pods.
     """
@@ -209,6 +212,12 @@ class Retirement(BaseModel):
     def returns(self) -> ReturnTerms | None:
         """The terms on which Leeway gives the node back; None if it retires for another reason."""
         return self.terms if self.kind is NoticeKind.CAPACITY_RETURN else None
+
+    @property
+    def follows_template(self) -> bool:
+        """Whether the node retires because its Auto Scaling group launches other nodes now. It
+        stays, unless the group launches its successor first."""
+        return self.returns is not None and self.facts.owner.kind is OwnerKind.AUTO_SCALING_GROUP
 
     @property
     def ec2_terminates(self) -> bool:

@@ -38,6 +38,7 @@ from leeway.retirement.reasons import (
     NOT_REPLACED,
     REPLACEMENT_REFUSED,
     SUCCESSOR_NOT_READ,
+    SUCCESSOR_NOT_READY,
     SUPERSEDED,
 )
 from leeway.retirement.record import (
@@ -200,8 +201,15 @@ def _decide_and_request(
             for one in intent.successors
         )
         reason = reason.and_then(*launched)
+    if running.follows_template and method is not Method.LAUNCH:
+        return ReplacementResult(True, running, reason, method, called_off=_kept(reason))
     pause = CHECK_SUCCESSOR_EVERY if decision.before else 0
     return ReplacementResult(True, running, reason, method, pause=pause)
+
+
+def _kept(reason: Reason) -> Reason:
+    """Return why a node stays that gets no successor."""
+    return NODE_KEPT(reason.message)
 
 
 def _request_capacity(
@@ -322,6 +330,9 @@ def _check_successor(
         instances = ", ".join(one.instance for one in status.ready)
         reason = result.reason.and_then(f"Successor {instances} is Ready.")
         return replace(result, successors=status.ready, reason=reason, pause=0)
+    if status.failed and record.follows_template:
+        reason = SUCCESSOR_NOT_READY(why=status.failed)
+        return replace(result, called_off=reason, pause=0)
     if status.failed:
         written = attempt.update(record, successors=(), zones=())
         reason = result.reason.and_then(status.failed)
@@ -341,7 +352,7 @@ def _track_successor(attempt: Attempt, record: Retirement) -> SuccessorStatus:
             cluster = attempt.ports.open_cluster(record.facts.cluster)
             if intent.method is Method.REQUEST_CAPACITY:
                 return track_nodes(attempt, record, cluster)
-            return track_in_group(attempt, intent, cluster)
+            return track_in_group(attempt, intent, cluster, ends_late=not record.follows_template)
 
 
 def _begin_drain(attempt: Attempt, result: ReplacementResult) -> ReplacementResult:
@@ -386,6 +397,9 @@ def _without_successor(result: ReplacementResult, record: Retirement) -> Replace
     """Return the result of the last check: the drain begins without a Ready successor, or a return
     whose node may as well stay is called off."""
     minutes = SUCCESSOR_TIMEOUT.total_seconds() / 60
+    if record.follows_template and result.settled:
+        why = f"No successor was Ready within {counted(minutes, 'minute')}."
+        return replace(result, called_off=SUCCESSOR_NOT_READY(why=why), pause=0)
     if record.returns is not None and record.returns.optional:
         reason = NODE_KEPT(
             f"No replacement for all of its pods is Ready after {counted(minutes, 'minute')}."

@@ -103,7 +103,8 @@ def retire_node(attempt: Attempt) -> Outcome | None:
     if drained.record is None:
         return None
     returns = drained.record.returns
-    if returns is not None and returns.optional and cordoned.node and not progress.drained:
+    stays = returns is not None and returns.optional and not drained.record.follows_template
+    if stays and cordoned.node and not progress.drained:
         reason = NODE_KEPT(f"Node {cordoned.node} is not drained in the time that its pool allows.")
         return _call_off(attempt, first, progress, reason)
     wait_for_answer(attempt, drained.record, replacement)

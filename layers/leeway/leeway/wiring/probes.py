@@ -289,6 +289,15 @@ def _describe(statement: str, *operations: str) -> list[Probe]:
     return [Probe(f"ec2:{one}", statement, partial(ask, one), _DRY) for one in operations]
 
 
+def _find_images() -> Probe:
+    """Return a read of the parameter of an AMI of AWS."""
+    return Probe(
+        "ssm:GetParameters",
+        "FindImages",
+        lambda _: _client("ssm").get_parameters(Names=[_IMAGE]),
+    )
+
+
 def _method(aws: Any, operation: str) -> str:
     methods: Mapping[str, str] = aws.meta.method_to_api_mapping
     return next(name for name, of in methods.items() if of == operation)
@@ -643,21 +652,37 @@ PROBES: Mapping[str, Sequence[Probe]] = {
     "reconcile": (
         *_OF_NOTICES,
         *_keep("RememberApiServers", "ENDPOINT"),
-        *_table("Query", "ReadLaunchesAndPausedPools", ("LAUNCH", "MANUALLAUNCH", "POOLS")),
+        *_table(
+            "Query",
+            "ReadLaunchesPausedPoolsAndRolls",
+            ("LAUNCH", "MANUALLAUNCH", "POOLS", "GROUPS"),
+        ),
+        *_table("PutItem", "KeepRollsOfGroups", ("GROUPS",)),
         *_copy_manifests(),
         *_keep("RecordCosts", "COST"),
-        *_table("GetItem", "ReadCatalogAndSleepingPools", ("CATALOG", "PROVISIONING")),
+        *_table(
+            "GetItem",
+            "ReadCatalogSleepingPoolsAndDisruptionBudget",
+            ("CATALOG", "PROVISIONING", "CHURN"),
+        ),
         *_table("BatchWriteItem", "KeepTheIndex", ("INSTANCE",)),
         _by_cluster("ReadByCluster"),
-        *_groups("Look", "DescribeAutoScalingGroups", "DescribeLifecycleHooks"),
+        *_groups(
+            "Look",
+            "DescribeAutoScalingGroups",
+            "DescribeInstanceRefreshes",
+            "DescribeLifecycleHooks",
+        ),
         *_describe(
             "Look",
             "DescribeCapacityReservations",
             "DescribeInstanceStatus",
             "DescribeInstances",
+            "DescribeLaunchTemplateVersions",
             "DescribeLaunchTemplates",
             "DescribeSpotInstanceRequests",
         ),
+        _find_images(),
         Probe(
             "ec2:DeleteLaunchTemplate",
             "DeleteUnusedLaunchTemplatesOfLeeway",
@@ -703,11 +728,7 @@ PROBES: Mapping[str, Sequence[Probe]] = {
             "DescribeSecurityGroups",
             "DescribeSubnets",
         ),
-        Probe(
-            "ssm:GetParameters",
-            "FindImages",
-            lambda _: _client("ssm").get_parameters(Names=[_IMAGE]),
-        ),
+        _find_images(),
         _find_api_server(),
         *_start("StartAdmissionsAndRetirements", *_STARTS),
         _by_cluster("ReadByCluster"),

@@ -7,6 +7,7 @@ from typing import Any
 
 from leeway.aws.autoscaling import AutoScalingWaitingActions
 from leeway.aws.ec2 import Ec2Sweep
+from leeway.aws.group_templates import AwsGroupTemplates
 from leeway.aws.launch_templates import Ec2LaunchTemplates
 from leeway.catalog.stored import StoredCatalog
 from leeway.costs import CostRecorder, prices_of
@@ -17,6 +18,7 @@ from leeway.kubernetes.transport import within
 from leeway.manifests.in_cluster import COPY_FOR, ManifestCopies
 from leeway.ports.aws import CloudRefused
 from leeway.reasons import Reason
+from leeway.reconciliation.group_rolls import GroupRolls
 from leeway.reconciliation.left_launches import LeftLaunches
 from leeway.reconciliation.reconcile import Dependencies, ReconcileRequest, Reconciliation
 from leeway.reconciliation.report import ReconciliationTelemetry
@@ -68,6 +70,7 @@ def reconciliation() -> Reconciliation:
             retire_node=retirements(),
             admit_node=admissions(),
             launches=_launches(),
+            group_rolls=_group_rolls(),
             copy_manifests=_copy_manifests,
             record_costs=_costs().record,
             open_cluster=on_connections(lambda one: LightkubeCluster(one, clock())),
@@ -87,6 +90,15 @@ def _costs() -> CostRecorder:
     catalog = StoredCatalog(table(), str(session().region_name), clock())
     use = HttpClusterUse(connections().get)
     return CostRecorder(table(), lambda: prices_of(catalog.read()), use, clock())
+
+
+def _group_rolls() -> GroupRolls:
+    templates = AwsGroupTemplates(
+        partial(client, "autoscaling", tries=DEFAULT_TRIES),
+        partial(client, "ec2", tries=DEFAULT_TRIES),
+        partial(client, "ssm", tries=DEFAULT_TRIES),
+    )
+    return GroupRolls(table(), templates, groups(), retirements(), clock())
 
 
 def _launches() -> LeftLaunches:
