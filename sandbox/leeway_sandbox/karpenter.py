@@ -202,7 +202,10 @@ class Karpenter:
                 self._launch(claim)
             elif node is not None and "karpenter.sh/registered" not in node["metadata"]["labels"]:
                 self._register(claim, node)
-            elif node is not None and instance not in instances and not _is_ready(node):
+            elif node is not None and (
+                "deletionTimestamp" in node["metadata"]
+                or (instance not in instances and not _is_ready(node))
+            ):
                 self._api.delete(f"{CLAIMS}/{claim['metadata']['name']}")
         known = {_instance_of(one.get("status") or {}) for one in claims}
         for name, one in instances.items():
@@ -424,6 +427,8 @@ def _drift(
     if _hashes_differ(claim, node_class, "karpenter.k8s.aws/ec2nodeclass-hash"):
         return "NodeClassDrift"
     status = node_class.get("status") or {}
+    if not all(status.get(one) for one in ("amis", "subnets", "securityGroups")):
+        return ""  # an error of Karpenter, which replaces nothing
     images = (one for one in status.get("amis") or () if _meets(labels, one["requirements"]))
     if claim["status"].get("imageID") != next((one["id"] for one in images), None):
         return "AMIDrift"

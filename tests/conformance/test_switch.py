@@ -4,6 +4,10 @@ The API server is the cluster's, and its CRDs of Karpenter are used if it has th
 the table are in memory.
 """
 
+import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,9 +17,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from leeway.aws.table import DynamoTable
 from leeway.kubernetes.connection import Connection
-from leeway.manifests.in_cluster import HOME, Home, ManifestHome
-from leeway.manifests.switched import Buyer
+from leeway.manifests.in_cluster import HOME, Home, ManifestHome, home_of
+from leeway.switched import SWITCH, Buyer, Switch, switch_of
 from leeway_cli.adopt.settings.objects import KubernetesObjects
 from leeway_cli.manifests.crds import crd_name, crd_of, defined_kinds
 from leeway_cli.switch.run import carry_out
@@ -31,8 +36,10 @@ from leeway_sandbox.karpenter import (
     POOLS,
     Karpenter,
 )
+from leeway_sandbox.provisioning import client
 from leeway_sandbox.real_cluster.target import RealCluster, read_config
 
+from tests.conformance.conftest import GIVEN, Conformance
 from tests.conformance.test_custom_resources import CRDS, MERGE, apply_crd
 from tests.end_to_end.environment import until
 from tests.fakes.table import TableInMemory
@@ -258,6 +265,8 @@ def test_nodes_go_to_leeway_and_back_and_a_killed_switch_leaves_nothing(cluster:
     claim = cluster.claims()[written]
     assert claim["status"]["providerID"].endswith(LEEWAYS)
     assert "finalizers" not in claim["metadata"]
+    # Karpenter was started, and stopped before it registered the NodeClaim.
+    cluster.patch(f"{CLAIMS}/{written}", {"metadata": {"finalizers": [FINALIZER]}})
     cluster.switch(Buyer.LEEWAY)
     assert cluster.claims() == before, "no Node names the NodeClaim of the killed switch"
     assert "karpenter.sh/nodepool" not in cluster.ec2.tags[LEEWAYS]
@@ -272,3 +281,49 @@ def test_nodes_go_to_leeway_and_back_and_a_killed_switch_leaves_nothing(cluster:
     assert all("leeway.sh/owner" not in one for one in cluster.ec2.tags.values())
     assert written not in cluster.karpenter.drifted()
     assert (cluster.drained, cluster.ec2.ended, cluster.karpenter.began) == ([], [], [])
+
+
+@pytest.mark.skipif(GIVEN not in os.environ, reason="waits for minutes, and needs a real cluster")
+def test_the_command_itself_stops_karpenter_and_starts_it_again(
+    cluster: Switched, env: Conformance
+) -> None:
+    """Its clock is that of this machine: the Lease has to be a minute old."""
+    name = env.sandbox.endpoints.cluster
+    table = DynamoTable(
+        lambda: client("dynamodb", env.sandbox.aws_url), env.sandbox.environment()["LEEWAY_TABLE"]
+    )
+    home = home_of(table, name)
+    table.put(HOME, ManifestHome(name, home.version + 1, Home.CLUSTER))
+    karpenters = cluster.claims()
+
+    def leeway(direction: str) -> Any:
+        command = ["switch", name, direction, "karpenter", "--yes", "-o", "json"]
+        run = "from leeway_cli.main import main; main()"
+        variables = {**os.environ, **env.sandbox.environment()}
+        done = subprocess.run(
+            [sys.executable, "-c", run, *command],
+            env={**variables, "KUBECONFIG": str(env.sandbox.kubeconfig)},
+            capture_output=True,
+            text=True,
+            timeout=280,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    try:
+        with cluster.karpenter.running():
+            found = leeway("--from")
+            assert (found["to"], found["done"], found["steps"]) == ("leeway", True, [])
+            assert cluster.get(DEPLOYMENT)["spec"]["replicas"] == 0
+            switch = switch_of(table, name)
+            assert switch is not None
+            assert switch.buyer is Buyer.LEEWAY
+            leeway("--to")
+            assert cluster.get(DEPLOYMENT)["spec"]["replicas"] == switch.replicas == 1
+    finally:
+        last = switch_of(table, name)
+        version = last.version + 1 if last is not None else 1
+        table.put(SWITCH, Switch(name, version, Buyer.LEEWAY, datetime.now(UTC)))
+        table.put(HOME, ManifestHome(name, home_of(table, name).version + 1, home.home))
+    assert cluster.claims() == karpenters
+    assert (cluster.karpenter.began, cluster.ec2.ended) == ([], [])

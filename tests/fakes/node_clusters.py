@@ -1,7 +1,7 @@
 """What IAM and EKS know of nodes, in memory."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from leeway.launch.resolve_pools import InstanceProfile, NodeCluster, NoWayToIam
 from leeway.ports.aws import CloudRefused
@@ -32,19 +32,26 @@ class NodeClustersInMemory:
 
 @dataclass
 class InstanceProfilesInMemory:
-    """The InstanceProfiles Protocol: profiles by role, and tags of roles."""
+    """The InstanceProfiles Protocol: profiles by role, tags of roles, and the path and the tags of
+    profiles that have some."""
 
     by_role: dict[str, list[str]] = field(default_factory=dict)
     tags: dict[str, Mapping[str, str]] = field(default_factory=dict)
     unreachable: bool = False
+    marked: dict[str, tuple[str, Mapping[str, str]]] = field(default_factory=dict)
 
     def profiles_of(self, role: str) -> list[InstanceProfile]:
-        return [InstanceProfile(name, role_arn(role)) for name in self.by_role.get(role, [])]
+        return [
+            InstanceProfile(name, role_arn(role), self.marked.get(name, ("/", {}))[0])
+            for name in self.by_role.get(role, [])
+        ]
 
     def profile(self, name: str) -> InstanceProfile | None:
         if self.unreachable:
             raise NoWayToIam("ConnectTimeoutError")
-        return next((one for one in self._all() if one.name == name), None)
+        found = next((one for one in self._all() if one.name == name), None)
+        tags = self.marked.get(name, ("/", {}))[1]
+        return replace(found, tags=tags) if found is not None else None
 
     def tags_of(self, role: str) -> Mapping[str, str]:
         return {} if self.unreachable else self.tags.get(role, {})

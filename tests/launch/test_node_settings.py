@@ -1,6 +1,6 @@
 """A pool's EC2 settings come from its node class, or from the Cluster's defaults."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 from leeway.launch.belonging import Subnet
@@ -13,6 +13,7 @@ from leeway.launch.node_settings import (
 )
 from leeway.launch.resolve_pools import (
     InstanceProfile,
+    PoolResolver,
     choose_profile,
     choose_security_groups,
     choose_subnets,
@@ -22,6 +23,7 @@ from leeway.launch.resolve_pools import (
 )
 
 from tests.fakes.node_clusters import role_arn
+from tests.launch.launching import World
 from tests.launch.pools import NODE_CLASS, document, node_class, settings
 
 DEFAULTS = {
@@ -119,15 +121,6 @@ def test_the_profile_with_the_name_of_the_role_is_preferred() -> None:
     assert choose_profile(role, profiles("eks-2", "eks-1")).name == "eks-1"
 
 
-def test_the_profile_that_eks_deletes_with_its_node_group_is_never_chosen() -> None:
-    role = Setting("nodes", "EC2NodeClass default, spec.role")
-    of_group = "eks-08c968da-2d88-0096-4c82-1ee57490a6af"
-    assert choose_profile(role, profiles(of_group, "own")).name == "own"
-    with pytest.raises(NotLaunchable) as caught:
-        choose_profile(role, profiles(of_group))
-    assert "EKS deletes those of managed node groups" in str(caught.value)
-
-
 def test_instances_have_the_tags_of_the_cluster_and_of_the_user() -> None:
     tags = instance_tags("prod", "web", "i1", "v1 tags=0", {"team": "a", "Name": "mine"})
     assert tags == {
@@ -156,3 +149,42 @@ def test_as_many_tags_as_ec2_accepts_beside_those_of_leeway() -> None:
     user_tags(settings(node_class(tags={f"t{n}": "x" for n in range(44)})))
     with pytest.raises(NotLaunchable, match="EC2 accepts 44 beside those of Leeway"):
         user_tags(settings(node_class(tags={f"t{n}": "x" for n in range(45)})))
+
+
+CLASS_TAG = "karpenter.k8s.aws/ec2nodeclass"
+FIRST, SECOND = "prod_1111111111111111111", "prod_2222222222222222222"
+
+
+def of_karpenter(node_class: str, cluster: str = "prod") -> tuple[str, Mapping[str, str]]:
+    """The path and the tags of an instance profile that Karpenter has made for a class."""
+    path = f"/karpenter/us-east-1/{cluster}/{node_class}/"
+    return path, {CLASS_TAG: node_class, "eks:eks-cluster-name": cluster}
+
+
+@pytest.mark.parametrize(
+    ("marked", "chosen"),
+    [
+        ({"eks-08c968da-2d88-0096-4c82-1ee57490a6af": ("/", {}), "own": ("/", {})}, ["own"]),
+        ({FIRST: of_karpenter("default"), "own": ("/", {})}, ["own", FIRST]),
+        ({FIRST: of_karpenter("other"), SECOND: of_karpenter("default")}, [SECOND]),
+        ({FIRST: of_karpenter("default", "stage"), SECOND: of_karpenter("default")}, [SECOND]),
+        ({FIRST: ("/", {CLASS_TAG: "default"}), SECOND: ("/", {CLASS_TAG: "other"})}, [FIRST]),
+        ({"own_123456789012345678": ("/", {})}, ["own_123456789012345678"]),
+        ({FIRST: ("/karpenter/us-east-1/prod/uid/", {})}, []),
+        ({FIRST: of_karpenter("other")}, []),
+        ({"eks-08c968da-2d88-0096-4c82-1ee57490a6af": ("/", {})}, []),
+    ],
+)
+def test_a_profile_that_is_deleted_with_a_group_or_another_class_is_never_chosen(
+    marked: dict[str, tuple[str, Mapping[str, str]]], chosen: list[str]
+) -> None:
+    world = World()
+    world.profiles.by_role["prod-nodes"] = [*marked]
+    world.profiles.marked = marked
+    resolver, found = PoolResolver(world.deps.sources, "prod"), settings(node_class())
+    if chosen:
+        assert resolver.instance_profiles(found) == (*chosen,)
+        assert resolver.instance_profile(found) == chosen[0]
+    else:
+        with pytest.raises(NotLaunchable, match="Karpenter those of other node classes"):
+            resolver.instance_profile(found)

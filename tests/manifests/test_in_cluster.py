@@ -21,9 +21,9 @@ from leeway.manifests.in_cluster import (
     plan_copy,
 )
 from leeway.manifests.reading import Kind
-from leeway.manifests.switched import SWITCH, Buyer, Switch
 from leeway.ports.aws import CloudRefused
 from leeway.ports.kubernetes import ClusterUnavailable
+from leeway.switched import SWITCH, Buyer, Switch
 from leeway.table import RecordChanged
 
 from tests.aws.stored import manifest

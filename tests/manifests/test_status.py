@@ -167,6 +167,41 @@ def test_a_class_without_subnets_says_so_and_its_pool_is_not_ready() -> None:
     assert "no subnet matches" in condition(cluster.pool(), "Ready")["message"]
 
 
+def test_what_leeway_does_not_use_is_said_and_stays_in_the_status() -> None:
+    """Karpenter may use a subnet whose tags name another cluster, and reads the list as it is."""
+    cluster = Cluster()
+    cluster.write()
+    before = dict(cluster.node_class())
+    foreign = Found(None, "subnet subnet-1 does not belong to cluster prod")
+    cluster.write(
+        replace(FACTS, classes={"default": replace(RESOLVED, subnets=foreign, profile=foreign)})
+    )
+    assert conditions(cluster.node_class())["SubnetsReady"] == ("False", "SubnetsNotFound")
+    for name in ("subnets", "instanceProfile"):
+        assert cluster.node_class()[name] == before[name]
+
+
+def test_a_class_keeps_the_instance_profile_that_karpenter_gave_it() -> None:
+    """Karpenter deletes the profiles of its own that no class and no NodeClaim names."""
+    cluster = Cluster()
+    given = {**NEW_CLASS, "status": {"instanceProfile": "prod_1234567890123456789"}}
+    cluster.objects[0] = ReadObject(NODE_CLASS, given)
+    names = ("nodes", "prod_1234567890123456789")
+    both = replace(RESOLVED, profile=Found(tuple({"name": one} for one in names)))
+    cluster.write(replace(FACTS, classes={"default": both}))
+    assert cluster.node_class()["instanceProfile"] == "prod_1234567890123456789"
+    cluster.write()
+    assert cluster.node_class()["instanceProfile"] == "nodes", "it is gone"
+
+
+def test_a_class_lists_all_that_it_selects() -> None:
+    """Karpenter replaces a node whose subnet its class does not list."""
+    cluster = Cluster()
+    many = Found(tuple({"id": f"subnet-{one}", "zone": "eu-west-1a"} for one in range(250)))
+    cluster.write(replace(FACTS, classes={"default": replace(RESOLVED, subnets=many)}))
+    assert len(cluster.node_class()["subnets"]) == 250
+
+
 def test_a_class_is_ready_without_its_reservations_and_lists_those_it_has() -> None:
     cluster, named = Cluster(), ({"id": "cr-1", "availabilityZone": "eu-west-1a"},)
     found = replace(RESOLVED, reservations=Found(named))

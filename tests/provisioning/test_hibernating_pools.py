@@ -1,14 +1,20 @@
 """Pools outside of the windows of their schedule: nothing is launched from them."""
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from leeway.hibernation import POOL_HIBERNATES, SLEEPING, woken
+from leeway.manifests.in_cluster import KARPENTER_IS_RUNNING, MANIFESTS_HELD
 from leeway.manifests.node_pool import SCHEDULE
 from leeway.pool_pauses import JOIN_TIME, POOL, JoinTime
+from leeway.provision_run import CLUSTER_WITHOUT_POOLS, NodeProvisioning
 from leeway.provisioning.report import STATUS
+from leeway.reasons import Reason, ReasonCode
 from leeway.selection.offers.catalog import Catalog
+from leeway.switched import SWITCHED_TO_KARPENTER
 
 from tests.launch.launching import NOW, order
 from tests.launch.pools import ONE_POD_EACH, node_class, pool
@@ -31,6 +37,12 @@ def wake(buying: Buying, time: timedelta) -> None:
     buying.table.put(POOL, woken(stored, "prod", "web", time, buying.time, "alice"))
 
 
+def recorded(buying: Buying) -> dict[str, str]:
+    """The record of the pools that hibernate, and until when."""
+    stored = buying.table.get(SLEEPING, cluster="prod")
+    return {} if stored is None else {one.pool: one.until for one in stored.at(buying.time)}
+
+
 def test_pods_of_a_pool_that_hibernates_stay_pending_with_the_reason(catalog: Catalog) -> None:
     buying = Buying(catalog, asleep(), node_class())
     buying.wait_for_nodes(*big_pods(2))
@@ -40,8 +52,7 @@ def test_pods_of_a_pool_that_hibernates_stay_pending_with_the_reason(catalog: Ca
     assert {one.cause.code for one in report.without_node} == {POOL_HIBERNATES.name}
     assert "hibernates until 20:00 Europe/Berlin" in report.without_node[0].reason.message
     assert (report.launch_problems, report.capped, report.failures) == ((), False, ())
-    (stored,) = (buying.table.get(SLEEPING, cluster="prod") or report).pools  # type: ignore[union-attr]
-    assert (stored.pool, stored.until) == ("web", "20:00 Europe/Berlin")
+    assert recorded(buying) == {"web": "20:00 Europe/Berlin"}
     status = buying.table.get(STATUS, cluster="prod")
     assert status is not None
     assert not status.problems
@@ -74,11 +85,10 @@ def test_a_pool_is_launched_from_as_long_before_its_window_as_its_nodes_take(
     opens = NOW.replace(hour=19, minute=0)
     buying.time = opens - timedelta(minutes=7)
     assert not buying.run().launched
+    assert recorded(buying) == {"web": "20:00 Europe/Berlin"}
     buying.time = opens - timedelta(minutes=6)
     assert len(buying.run().launched) == 1
-    stored = buying.table.get(SLEEPING, cluster="prod")
-    assert stored is not None
-    assert not stored.pools
+    assert recorded(buying) == {}
 
 
 def test_a_static_pool_that_hibernates_lacks_no_nodes(catalog: Catalog) -> None:
@@ -95,3 +105,39 @@ def test_what_a_person_launches_by_hand_waits_too(catalog: Catalog) -> None:
     assert {one.cause.code for one in outcome.without_node} == {POOL_HIBERNATES.name}
     preview = buying.launch_nodes.preview(order(catalog, asleep(), node_class()))
     assert not preview.prepared
+
+
+def test_no_pool_sleeps_any_more_after_the_last_one_was_deleted(catalog: Catalog) -> None:
+    buying = Buying(catalog, asleep(), node_class())
+    buying.run()
+    assert recorded(buying)
+    buying.manifests.written = []
+    assert buying.run().result.code == CLUSTER_WITHOUT_POOLS.name
+    assert not recorded(buying)
+
+
+@pytest.mark.parametrize("code", [KARPENTER_IS_RUNNING, MANIFESTS_HELD, SWITCHED_TO_KARPENTER])
+@pytest.mark.parametrize("late", [False, True])
+def test_no_pool_sleeps_while_something_else_keeps_leeway_from_launching(
+    catalog: Catalog, code: ReasonCode, late: bool
+) -> None:
+    """`late`: it is found right before a fleet is requested."""
+    buying = Buying(catalog, asleep(), pool("other", only=ONE_POD_EACH), node_class())
+    buying.wait_for_nodes(*big_pods(1))
+    blocked = Reason(code.name, "Somebody else launches.")
+    answers = iter([None] if late else [])
+    deps = replace(buying.dependencies(), launch_block=lambda *_: next(answers, blocked))
+    until = buying.time + HOUR
+    report = NodeProvisioning(deps).run("prod", "pods are pending", until)
+    assert (report.result.code, report.sleeping, recorded(buying)) == (code.name, {}, {})
+    assert set(buying.run().sleeping) == set(recorded(buying)) == {"web"}
+
+
+def test_the_record_is_right_whichever_instance_of_the_function_runs(catalog: Catalog) -> None:
+    buying = Buying(catalog, asleep(), node_class())
+    first, second = (NodeProvisioning(buying.dependencies()) for _ in range(2))
+    for one, sleeps in ((first, True), (second, False), (first, True)):
+        wake(buying, timedelta(0) if sleeps else HOUR)
+        one.run("prod", "pods are pending", buying.time + HOUR)
+        assert bool(recorded(buying)) is sleeps
+        buying.time += HOUR

@@ -204,6 +204,18 @@ def test_an_alias_has_an_ami_for_each_kind_of_machine_and_other_terms_one(world:
     assert [one["key"] for one in found["requirements"]] == ["kubernetes.io/arch"]
 
 
+def test_subnets_that_leeway_must_not_use_stay_in_the_status(world: World) -> None:
+    world.run()
+    before = world.api.kinds["EC2NodeClass"]["default"]["status"]["subnets"]
+    foreign = {"discovery": "prod", "kubernetes.io/cluster/other": "owned"}
+    world.aws.networks.tags = dict.fromkeys(world.aws.networks.tags, foreign)
+    world.aws.sleep(READY_FOR.total_seconds())
+    world.run()
+    status = world.api.kinds["EC2NodeClass"]["default"]["status"]
+    assert world.api.status("EC2NodeClass", "default")["SubnetsReady"] == "False"
+    assert status["subnets"] == before
+
+
 def test_a_class_lists_the_capacity_reservations_that_it_selects(world: World) -> None:
     """Karpenter replaces a node in a reservation that the status of its class does not have."""
     ends = world.aws.now() + timedelta(minutes=30)

@@ -1,5 +1,6 @@
 """The NodeClaims that a switch back to Karpenter writes."""
 
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +11,14 @@ from leeway.instances.owners import Owner, OwnerKind
 from leeway.ports.kubernetes import ClusterRefused
 from leeway.selection.offers.reservations import ReservedCapacity
 from leeway_cli.errors import CannotBeDoneError
-from leeway_cli.switch.claims import CLAIMS, claim_of, put_claim, remove_claim, why_unfit
+from leeway_cli.switch.claims import (
+    CLAIMS,
+    claim_of,
+    put_claim,
+    remove_claim,
+    why_not_ready,
+    why_unfit,
+)
 
 POOL: dict[str, Any] = {
     "apiVersion": "karpenter.sh/v1",
@@ -74,11 +82,13 @@ def node(labels: dict[str, str]) -> dict[str, Any]:
 
 @dataclass
 class Server:
-    """The NodeClaims of an API server that refuses what it is told to."""
+    """The NodeClaims of an API server that refuses what it is told to. `meanwhile` runs once, right
+    after the next read."""
 
     refuses: tuple[str, ...] = ()
     claims: dict[str, dict[str, Any]] = field(default_factory=dict)
     allows_dry_runs: bool = False
+    meanwhile: Callable[[], None] | None = None
 
     def request(
         self, method: str, path: str, *, content: str = "", body: Any = None, params: Any = None
@@ -93,12 +103,24 @@ class Server:
                 name = body["metadata"]["name"]
                 set_by_server = {"uid": "claim", "resourceVersion": "1"}
                 self.claims[name] = {**body, "metadata": {**body["metadata"], **set_by_server}}
-            case "PATCH":
+            case "GET":
+                answer = deepcopy(self.claims.get(name))
+                if self.meanwhile is not None:
+                    self.meanwhile()
+                    self.meanwhile = None
+                return answer
+            case "PATCH" if path.endswith("/status"):
                 self.claims[name]["status"] = body["status"]
+            case "PATCH":
+                found = self.claims[name]["metadata"]
+                if body["metadata"].pop("resourceVersion") != found["resourceVersion"]:
+                    raise ClusterRefused(f"409 {method} {path}")
+                found |= {**body["metadata"], "resourceVersion": f"{found['resourceVersion']}1"}
             case "DELETE":
                 found = self.claims[name]["metadata"]
                 only = {"uid": found["uid"], "resourceVersion": found["resourceVersion"]}
-                assert body == {"preconditions": only}
+                if body != {"preconditions": only}:
+                    raise ClusterRefused(f"409 {method} {path}")
                 if found.get("finalizers"):
                     found["deletionTimestamp"] = "2026-11-23T12:00:00Z"
                 else:
@@ -134,15 +156,21 @@ def test_no_nodeclaim_is_written_without_the_right_to_delete_it_again() -> None:
     assert server.claims == {}
 
 
-def test_only_a_nodeclaim_that_karpenter_has_not_taken_is_deleted_again() -> None:
-    """Karpenter would end the instance of one with its finalizer."""
+def test_only_a_nodeclaim_that_karpenter_has_not_registered_is_deleted_again() -> None:
+    """A Node names one that is registered, and Kubernetes would delete the Node with it."""
     server = Server()
     put_claim(server.request, CLAIM, STATUS)
     found = server.claims["default-0123456789abcdef0"]
     found["metadata"]["finalizers"] = ["karpenter.sh/termination"]
+    registered = {"type": "Registered", "status": "True"}
+    found["status"] = {**STATUS, "conditions": [registered]}
     remove_claim(server.request, "default-0123456789abcdef0")
     assert server.claims
-    del found["metadata"]["finalizers"]
+    registered["status"] = "Unknown"
+    server.meanwhile = lambda: found["metadata"].update(resourceVersion="9")
+    remove_claim(server.request, "default-0123456789abcdef0")
+    assert found["metadata"]["finalizers"], "Karpenter is there again"
+    assert "deletionTimestamp" not in found["metadata"]
     found["metadata"]["name"] = "default-x7k2p"
     remove_claim(server.request, "default-0123456789abcdef0")
     assert server.claims, "a name that Karpenter gives"
@@ -246,3 +274,22 @@ def test_a_nodeclaim_has_what_ec2_says_and_not_what_the_kubelet_wrote() -> None:
         "node.kubernetes.io/instance-type": "m5.large",
         "topology.kubernetes.io/zone": "us-east-1a",
     }
+
+
+def test_a_nodeclaim_names_the_instance_profile_that_karpenter_must_not_delete() -> None:
+    metadata = claim_of(node({}), FACTS, POOL, "prod_1234567890123456789")["metadata"]
+    assert metadata["annotations"] == {
+        "karpenter.k8s.aws/instance-profile-name": "prod_1234567890123456789"
+    }
+    assert "annotations" not in CLAIM["metadata"]
+
+
+def test_a_class_is_not_ready_without_what_nodes_are_compared_with() -> None:
+    assert why_not_ready(CLASS) == ""
+    found = {**CLASS, "status": {**CLASS["status"], "amis": [], "subnets": None}}
+    assert why_not_ready(found) == "status.amis is empty, status.subnets is empty"
+    assert "status.securityGroups" in why_not_ready({"metadata": {"name": "default"}})
+    unknown = {"type": "CapacityReservationsReady", "status": "Unknown"}
+    others = [{"type": "AMIsReady", "status": "True"}, {"type": "Ready", "status": "False"}]
+    found = {**CLASS, "status": {**CLASS["status"], "conditions": [*others, unknown]}}
+    assert why_not_ready(found) == "CapacityReservationsReady is Unknown"

@@ -17,7 +17,7 @@ import pytest
 from leeway.admission.record import ADMISSION
 from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.manifests.in_cluster import HOME, Home, ManifestHome
-from leeway.manifests.switched import Buyer, switch_of
+from leeway.switched import Buyer, switch_of
 from leeway_cli import main
 from leeway_cli.adopt.settings.objects import KubernetesObjects
 from leeway_cli.manifests.crds import crd_of, defined_kinds
@@ -207,7 +207,8 @@ def test_nodes_go_to_leeway_and_back(beside: Beside) -> None:
 
 def test_a_node_that_karpenter_cannot_keep_is_drained(beside: Beside) -> None:
     beside.switch(Buyer.LEEWAY)
-    beside.resolve_class({"ImageId": "ami-newer", "SubnetId": "", "SecurityGroups": []})
+    groups = [{"GroupId": "sg-newer"}]
+    beside.resolve_class({"ImageId": "ami-newer", "SubnetId": "", "SecurityGroups": groups})
     (orphan,) = beside.karpenter.began[:1]
     claims = beside.live().read().claims
     path = next(f"{CLAIMS}/{one.name}" for one in claims if one.instance == orphan)
@@ -219,6 +220,22 @@ def test_a_node_that_karpenter_cannot_keep_is_drained(beside: Beside) -> None:
     assert beside.drained == [node]
     assert beside.karpenter.ended == []
     assert {*beside.karpenter.drifted().values()} == {"AMIDrift"}, "the class has another AMI"
+
+
+def test_karpenter_ends_a_node_that_is_deleted_after_it_has_it_back(beside: Beside) -> None:
+    beside.karpenter.act(beside.now())
+    seen = beside.live().read()
+    instance = next(one.instance for one in seen.claims if one.taken and one.joined)
+    name = seen.nodes[instance]
+    beside.world.kubernetes.api.delete(f"{NODES}/{name}")
+
+    def is_gone() -> bool:
+        beside.karpenter.act(beside.now())
+        return all(one["metadata"]["name"] != name for one in beside.get(NODES)["items"])
+
+    beside.world.kubernetes.until(is_gone)
+    assert beside.karpenter.ended == [instance]
+    assert instance not in {one.instance for one in beside.live().read().claims}
 
 
 def test_the_command_prints_its_plan_and_refuses_in_one_line(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from leeway.instances.owners import OWNER_TAG, POOL_TAG, OwnerKind
-from leeway.manifests.switched import Buyer
+from leeway.switched import Buyer
 from leeway_cli.adopt.adoptions import ADOPTION, CLAIM_TIME, Adoption
 from leeway_cli.adopt.run import Command
 from leeway_cli.errors import CannotBeDoneError
@@ -410,3 +410,80 @@ def test_a_cluster_in_which_leeway_drains_nodes_is_not_given_back_yet() -> None:
     assert plan.steps == ()
     assert "Leeway drains 1 node (ip-10-0-0-1)." in plan.refusals[0]
     assert plan_switch(seen, Buyer.LEEWAY).refusals == ()
+
+
+def test_a_node_that_leeway_drains_since_the_switch_began_stays_leeways_until_it_is_gone() -> None:
+    """Leeway answers a rebalance, a scheduled change and a failed check also while the record names
+    Karpenter. Its evictions may wait for pods that start again, so Karpenter runs meanwhile."""
+    cluster = of_karpenter()
+    cluster.switched(Buyer.LEEWAY)
+    cluster.add("i-new", LEEWAYS)
+    cluster.add("i-kept", LEEWAYS)
+    begun: list[datetime] = []
+
+    def leeway_drains() -> None:
+        if cluster.switch is None or cluster.switch.buyer is Buyer.LEEWAY:
+            return
+        if not begun:
+            begun.append(cluster.now)
+            cluster.settings = {"retiring": ("node-i-new", "node-i-0")}
+        elif cluster.settings and cluster.karpenter_runs and len(begun) < 30:
+            begun.append(cluster.now)
+        elif len(begun) == 30 and cluster.settings:
+            assert "default-new" not in cluster.claims
+            assert cluster.machines["i-new"].tags == LEEWAYS
+            assert cluster.machines["i-0"].tags[OWNER_TAG] == "leeway"
+            assert OWNER_TAG not in cluster.machines["i-1"].tags, "the others do not wait"
+            assert "default-kept" in cluster.claims
+            del cluster.machines["i-new"], cluster.machines["i-0"], cluster.claims["claim-i-0"]
+            cluster.settings = {}
+
+    cluster.others = leeway_drains
+    assert cluster.switched(Buyer.KARPENTER)
+    assert len(begun) == 30
+    assert (cluster.drained, cluster.ended, cluster.launched) == ([], [], [])
+    assert owners(cluster) == {OwnerKind.KARPENTER}
+
+
+@pytest.mark.parametrize("kill", [None, 1])
+def test_nothing_is_drained_while_the_class_of_a_node_is_not_ready(kill: int | None) -> None:
+    """Karpenter takes an empty status for an error, and replaces no node for it."""
+    cluster = of_karpenter()
+    cluster.switched(Buyer.LEEWAY)
+    cluster.add("i-new", LEEWAYS)
+    if kill is not None:
+        cluster.switched(Buyer.KARPENTER, kill=kill)
+    cluster.unfit["i-new"] = "the status of its EC2NodeClass does not have the AMI ami-1"
+    empty = {"default": "status.amis is empty"}
+    cluster.settings = {"not_ready": {**empty, "other": "SubnetsReady is False"}}
+    with pytest.raises(CannotBeDoneError, match=r"EC2NodeClass default is not Ready \(status.amis"):
+        cluster.switched(Buyer.KARPENTER)
+    assert cluster.drained == []
+    del cluster.unfit["i-new"]
+    cluster.settings = {"not_ready": empty}
+    assert cluster.switched(Buyer.KARPENTER), "its node may stay whatever the class has"
+    assert (cluster.drained, cluster.claims["default-new"]) == ([], "i-new")
+
+
+def test_karpenter_is_not_stopped_while_the_class_of_its_nodes_is_not_ready() -> None:
+    cluster = of_karpenter()
+    cluster.settings = {
+        "pools": {"default": "default", "unused": "other"},
+        "not_ready": {"other": "status.amis is empty"},
+    }
+    assert not plan_switch(cluster.read(), Buyer.LEEWAY).refusals, "no node has this class"
+    cluster.settings["not_ready"] = {"default": "SubnetsReady is False"}
+    with pytest.raises(CannotBeDoneError, match=r"default is not Ready \(SubnetsReady is False\)"):
+        cluster.switched(Buyer.LEEWAY)
+    assert cluster.karpenter_runs
+
+
+def test_a_node_that_karpenter_began_to_drain_is_named_at_the_end() -> None:
+    cluster = of_karpenter()
+    cluster.switched(Buyer.LEEWAY)
+    cluster.settings = {"disrupted": ("node-i-0", "node-i-1")}
+    cluster.deleting = {"claim-i-1"}
+    left = plan_switch(cluster.read(), Buyer.LEEWAY).left
+    (said,) = [one for one in left if "karpenter.sh/disrupted" in one]
+    assert said.startswith("Node node-i-0 has the taint karpenter.sh/disrupted still")
+    assert any("leeway terminate node-i-1" in one for one in left)

@@ -8,7 +8,7 @@ from functools import partial
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import OWNER_TAG, POOL_TAG, owner_of
 from leeway.manifests.in_cluster import Lease, running_karpenter
-from leeway.manifests.switched import Buyer, Switch
+from leeway.switched import Buyer, Switch
 from leeway_cli.switch.claims import claim_name
 from leeway_cli.switch.plan import (
     KARPENTERS_CLASS_TAG,

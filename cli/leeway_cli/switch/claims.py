@@ -29,6 +29,7 @@ from leeway_cli.errors import CannotBeDoneError
 type Document = Mapping[str, Any]
 
 CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
+PROFILE = "karpenter.k8s.aws/instance-profile-name"
 _MERGE = "application/merge-patch+json"
 _WITHOUT_FINALIZERS = '{"metadata":{"finalizers":null}}'
 
@@ -103,6 +104,29 @@ def _why_drifted(facts: InstanceFacts, labels: Mapping[str, str], node_class: Do
     return ""
 
 
+_RESOLVED = {
+    "AMIsReady": "amis",
+    "SubnetsReady": "subnets",
+    "SecurityGroupsReady": "securityGroups",
+    "CapacityReservationsReady": "",
+}
+"""The conditions of a class with which nodes are compared, and the list that may not be empty."""
+
+
+def why_not_ready(node_class: Document) -> str:
+    """Return why nodes cannot be compared with a class; empty if they can. Karpenter takes an empty
+    list for an error, and replaces nothing."""
+    status = node_class.get("status") or {}
+    conditions = {one["type"]: one["status"] for one in status.get("conditions") or ()}
+    found = []
+    for condition, listed in _RESOLVED.items():
+        if listed and not status.get(listed):
+            found.append(f"status.{listed} is empty")
+        elif (value := conditions.get(condition, "True")) != "True":
+            found.append(f"{condition} is {value}")
+    return ", ".join(found)
+
+
 def _image_for(labels: Mapping[str, str], status: Document) -> str:
     """Return the AMI that Karpenter uses for a machine with these labels: the first one in the
     status whose requirements they meet. Source: Karpenter, `MapToInstanceTypes`."""
@@ -127,14 +151,15 @@ def claim_name(pool: str, instance: str) -> str:
     return f"{pool}-{instance.removeprefix('i-')}"
 
 
-def is_taken(metadata: Document) -> bool:
-    """Whether a NodeClaim is Karpenter's: it has Karpenter's finalizer, or a name that no switch
-    gives. Karpenter sets its finalizer before anything else, and ends its names with five letters
-    of the API server."""
+def is_taken(claim: Document) -> bool:
+    """Whether a NodeClaim is Karpenter's: Karpenter has registered it, so that the Node names it,
+    or it has a name that no switch gives. Karpenter ends its names with five letters of the API
+    server. One with its finalizer alone is ended by nobody while Karpenter is stopped."""
+    metadata, status = claim["metadata"], claim.get("status") or {}
     pool = (metadata.get("labels") or {}).get(NODEPOOL, "")
     instance = str(metadata["name"]).removeprefix(f"{pool}-")
-    written = _INSTANCE.fullmatch(instance) is not None
-    return not written or TERMINATION in (metadata.get("finalizers") or ())
+    conditions = {one["type"]: one["status"] for one in status.get("conditions") or ()}
+    return not _INSTANCE.fullmatch(instance) or conditions.get("Registered") == "True"
 
 
 def _requirements(source: Document) -> Requirements:
@@ -165,9 +190,13 @@ def _labels(node: Document, facts: InstanceFacts, pool: Document) -> dict[str, s
     }
 
 
-def claim_of(node: Document, facts: InstanceFacts, pool: Document) -> dict[str, Any]:
+def claim_of(
+    node: Document, facts: InstanceFacts, pool: Document, profile: str = ""
+) -> dict[str, Any]:
     """Return the NodeClaim of a node. It has no startup taints: Karpenter would set them again. It
-    has no finalizer: Karpenter adds its own, and until then a deleted NodeClaim is gone at once."""
+    has no finalizer: Karpenter adds its own, and until then a deleted NodeClaim is gone at once. It
+    names the instance profile of its instance: Karpenter deletes those of its own that no NodeClaim
+    names. Source: its controller instanceprofile.garbagecollection."""
     spec = pool["spec"]["template"]["spec"]
     reference = {
         "apiVersion": pool["apiVersion"],
@@ -183,6 +212,7 @@ def claim_of(node: Document, facts: InstanceFacts, pool: Document) -> dict[str, 
         "metadata": {
             "name": claim_name(pool["metadata"]["name"], facts.instance),
             "labels": _labels(node, facts, pool),
+            **({"annotations": {PROFILE: profile}} if profile else {}),
             "ownerReferences": [reference],
         },
         "spec": {
@@ -244,19 +274,25 @@ def put_claim(
 
 
 def remove_claim(request: Callable[..., Document | None], name: str) -> None:
-    """Delete a NodeClaim that a switch wrote, as it is now. One that Karpenter has taken stays: it
-    would end the instance. If Karpenter takes it between the two requests, its version is another
-    one, and nothing is deleted.
+    """Delete a NodeClaim that a switch wrote, as it is now, while Karpenter is stopped: Karpenter
+    would end the instance. One that is registered stays. Karpenter's finalizer goes first. If it
+    starts between the requests and sets it again, the version is another one, and nothing is
+    deleted.
 
     Raises:
         CannotBeDoneError: the deletion is refused, and a person has to do it.
     """
     path = f"{CLAIMS}/{name}"
-    if (found := request("GET", path)) is None or is_taken(found["metadata"]):
+    if (found := request("GET", path)) is None or is_taken(found):
         return
     metadata = found["metadata"]
-    only = {key: metadata[key] for key in ("uid", "resourceVersion")}
     try:
+        if TERMINATION in (finalizers := metadata.get("finalizers") or ()):
+            left = [one for one in finalizers if one != TERMINATION]
+            patch = {"resourceVersion": metadata["resourceVersion"], "finalizers": left}
+            found = request("PATCH", path, content=_MERGE, body={"metadata": patch}) or found
+            metadata = found["metadata"]
+        only = {key: metadata[key] for key in ("uid", "resourceVersion")}
         request("DELETE", path, body={"preconditions": only})
     except ClusterRefused as error:
         now = request("GET", path)

@@ -69,7 +69,7 @@ def switch(
     if deployment and [*map(bool, deployment.split("/"))] != [True, True]:
         raise BadInputError(f"--deployment: expected NAMESPACE/NAME, got {deployment!r}.")
 
-    from leeway.manifests.switched import Buyer
+    from leeway.switched import Buyer
 
     from leeway_cli.adopt.run import Command, adoption_of
     from leeway_cli.adopt.services import connected

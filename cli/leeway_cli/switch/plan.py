@@ -10,7 +10,7 @@ are, a NodeClaim is written only while Karpenter does not run, and an instance g
 after its NodeClaim.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -19,8 +19,8 @@ from typing import Any
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import OWNED_PREFIX, OWNER_TAG, POOL_TAG, OwnerKind
 from leeway.kubernetes.custom_resources import LEASE, NAMESPACES
-from leeway.manifests.switched import Buyer, Switch
 from leeway.reasons import Reason, counted
+from leeway.switched import Buyer, Switch
 
 from leeway_cli.switch.claims import claim_name
 
@@ -30,6 +30,9 @@ KARPENTERS_TAGS = frozenset({KARPENTERS_POOL_TAG, KARPENTERS_CLASS_TAG})
 """The tags by which Karpenter lists its instances, with the one of the cluster."""
 LAUNCH_TAG = "eks:eks-cluster-name"
 """The tag with the cluster that both write, and that Leeway's rights to end an instance require."""
+
+DISRUPTED = "karpenter.sh/disrupted"
+"""The taint with which Karpenter keeps new pods from a node that it drains."""
 
 QUIET_FOR = timedelta(seconds=60)
 """How long after the record names Karpenter a run of provision_nodes may still launch: it reads the
@@ -62,7 +65,7 @@ class Deployment:
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A NodeClaim. `instance` is empty until it is launched; `joined` says that its node has.
-    `taken` is False if a switch wrote it and Karpenter has not set its finalizer yet: then no Node
+    `taken` is False if a switch wrote it and Karpenter has not registered it yet: then no Node
     names it, and nobody would delete it."""
 
     name: str
@@ -75,11 +78,13 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """An instance of the cluster that starts or runs, with all its tags."""
+    """An instance of the cluster that starts or runs, with all its tags. `profile` is the name of
+    its instance profile."""
 
     facts: InstanceFacts
     tags: Mapping[str, str]
     launched_at: datetime
+    profile: str = ""
 
     @property
     def id(self) -> str:
@@ -109,6 +114,7 @@ class Seen:
       `retiring`: those that Leeway drains.
     - `recorded`: the instances whose launch is in the table.
     - `unfit`: why Karpenter would not keep the node of an instance as it is.
+    - `not_ready`: why nodes cannot be compared with a class.
     - `alive`: that Karpenter's Lease is renewed.
     """
 
@@ -125,6 +131,7 @@ class Seen:
     instances: tuple[Instance, ...] = ()
     recorded: frozenset[str] = frozenset()
     unfit: Mapping[str, str] = field(default_factory=dict)
+    not_ready: Mapping[str, str] = field(default_factory=dict)
     switch: Switch | None = None
     alive: Reason | None = None
     managed: bool = True
@@ -225,15 +232,41 @@ def plan_switch(seen: Seen, to: Buyer) -> SwitchPlan:
 
 
 def _not_back_yet(seen: Seen) -> Iterator[str]:
-    """A node that Leeway drains would stay with Karpenter, cordoned. Later retirements are of
-    instances that EC2 ends, because Leeway gives nothing back while the record names Karpenter."""
+    """A node that Leeway drains would stay with Karpenter, cordoned. While the record names
+    Karpenter, Leeway gives nothing back, but still answers what EC2 says of its own instances and
+    failed checks: the steps leave those nodes to it."""
     if seen.retiring and (seen.switch is None or seen.switch.buyer is Buyer.LEEWAY):
-        named = ", ".join(seen.retiring[:3]) + (" …" if len(seen.retiring) > 3 else "")
         yield (
-            f"Leeway drains {counted(len(seen.retiring), 'node')} ({named}). Run the command again "
+            f"Leeway drains {_some_nodes(seen.retiring)}. Run the command again "
             f"when `leeway status --cluster {seen.cluster}` shows none, and `leeway pause "
             f"{seen.cluster}` before, if there are always some."
         )
+    claimed = {one.instance for one in seen.claims}
+    drained = [
+        one
+        for one in seen.instances
+        if one.is_leeways and one.id not in claimed and one.id in seen.unfit
+    ]
+    for name, why in _not_ready(seen, {one.pool for one in drained}):
+        nodes = _some_nodes(
+            [seen.nodes[one.id] for one in drained if seen.pools.get(one.pool) == name]
+        )
+        yield (
+            f"EC2NodeClass {name} is not Ready ({why}), so whether Karpenter keeps {nodes} is not "
+            f"known. Correct it, and run the command again when `kubectl describe ec2nodeclass "
+            f"{name}` shows it as Ready, or drain the nodes with `leeway terminate`."
+        )
+
+
+def _not_ready(seen: Seen, pools: Set[str]) -> Iterator[tuple[str, str]]:
+    """Yield the classes of some pools with which nodes cannot be compared, and why."""
+    for name in sorted({seen.pools.get(one, "") for one in pools} & seen.not_ready.keys()):
+        yield name, seen.not_ready[name]
+
+
+def _some_nodes(nodes: Sequence[str]) -> str:
+    named = ", ".join(nodes[:3]) + (" …" if len(nodes) > 3 else "")
+    return f"{counted(len(nodes), 'node')} ({named})"
 
 
 def _found(seen: Seen) -> Iterator[str]:
@@ -300,6 +333,12 @@ def _not_yet(seen: Seen) -> Iterator[str]:
             f"Karpenter of cluster {seen.cluster} renews no Lease {LEASE}, so Leeway would not see "
             "that it runs. If it starts now, run the command again when its pod is ready; if it "
             "has no leader election, enable it first."
+        )
+    for name, why in _not_ready(seen, {one.pool for one in seen.claims}):
+        yield (
+            f"EC2NodeClass {name} is not Ready ({why}): Leeway could launch no node like those "
+            "that it has, and on the way back they would be drained. Correct it, and run the "
+            f"command again when `kubectl describe ec2nodeclass {name}` shows it as Ready."
         )
     for one in seen.claims:
         if one.deleting:
@@ -444,6 +483,14 @@ def _left(seen: Seen) -> Iterator[str]:
                 f"NodeClaim {claim.name} stays: {claim.instance} is no instance that runs and has "
                 f"the tags of cluster {seen.cluster}."
             )
+    ending = {seen.nodes.get(one.instance) for one in seen.claims if one.deleting}
+    for node in seen.disrupted:
+        if node not in ending:
+            yield (
+                f"Node {node} has the taint {DISRUPTED} still: Karpenter was draining it. Finish "
+                f"that with `leeway terminate {node}`, or keep the node with `kubectl taint node "
+                f"{node} {DISRUPTED}-`."
+            )
     claimed = {one.instance for one in seen.claims}
     for one in seen.instances:
         if KARPENTERS_CLASS_TAG in one.tags and one.id not in claimed and not one.is_leeways:
@@ -478,7 +525,13 @@ def _to_karpenter(seen: Seen) -> Iterator[Step]:
             "Its Deployment has pods or its Lease was renewed in the last minute, and NodeClaims "
             "are written only while it does not run.",
         )
-    fit = [one for one in loose if seen.is_stopped and not seen.unfit.get(one.id)]
+    # Not before Karpenter runs: their evictions may wait for pods that nobody launches for.
+    retiring = [one for one in own if seen.nodes.get(one.id) in seen.retiring]
+    fit = [
+        one
+        for one in loose
+        if seen.is_stopped and not seen.unfit.get(one.id) and one not in retiring
+    ]
     if fit:
         yield Step(
             Do.CLAIM,
@@ -502,30 +555,41 @@ def _to_karpenter(seen: Seen) -> Iterator[Step]:
             replicas=size,
             by_git=deployment.git,
         )
-    if kept:
+    if given := [one for one in kept if one not in retiring]:
         yield Step(
             Do.UNTAG,
-            f"remove the tag {OWNER_TAG} from {counted(len(kept), 'instance')}",
+            f"remove the tag {OWNER_TAG} from {counted(len(given), 'instance')}",
             "What has a NodeClaim is Karpenter's again.",
-            tuple(one.id for one in kept),
+            tuple(one.id for one in given),
             ((OWNER_TAG, "leeway"),),
         )
-    if drained:
-        if seen.alive is None:
-            yield Step(
-                Do.WAIT,
-                "wait until Karpenter runs",
-                "Its Lease is not renewed yet, and nobody would launch for drained pods.",
-            )
-        for one in drained:
-            why = seen.unfit.get(one.id) or "Karpenter runs, so no NodeClaim may be written"
-            node = seen.nodes.get(one.id, one.id)
-            yield Step(
-                Do.DRAIN,
-                f"drain node {node} and end its instance",
-                f"Karpenter would not keep it: {why}. It launches for the pods.",
-                (one.id,),
-            )
+    yield from _ended(seen, [one for one in drained if one not in retiring])
+    if retiring:
+        named = _some_nodes([seen.nodes[one.id] for one in retiring])
+        yield Step(
+            Do.WAIT,
+            f"wait until Leeway has drained {named}",
+            "It began since the record names Karpenter, and only Leeway ends their instances.",
+        )
+
+
+def _ended(seen: Seen, drained: list[Instance]) -> Iterator[Step]:
+    """Yield the steps that end the instances that Karpenter does not get."""
+    if drained and seen.alive is None:
+        yield Step(
+            Do.WAIT,
+            "wait until Karpenter runs",
+            "Its Lease is not renewed yet, and nobody would launch for drained pods.",
+        )
+    for one in drained:
+        why = seen.unfit.get(one.id) or "Karpenter runs, so no NodeClaim may be written"
+        node = seen.nodes.get(one.id, one.id)
+        yield Step(
+            Do.DRAIN,
+            f"drain node {node} and end its instance",
+            f"Karpenter would not keep it: {why}. It launches for the pods.",
+            (one.id,),
+        )
 
 
 def _is_recent(seen: Seen) -> bool:

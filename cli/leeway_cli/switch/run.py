@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from leeway.manifests.switched import Buyer, Switch
+from leeway.switched import Buyer, Switch
 
 from leeway_cli.errors import CannotBeDoneError
 from leeway_cli.switch.plan import Deployment, Do, Instance, Seen, Step, SwitchPlan, plan_switch
@@ -52,8 +52,8 @@ class World(Protocol):
         ...
 
     def remove_claim(self, name: str) -> None:
-        """Delete a NodeClaim that a killed switch wrote. One that Karpenter has taken meanwhile
-        stays."""
+        """Delete a NodeClaim that a killed switch wrote. One that Karpenter has registered
+        meanwhile stays; nothing is deleted while Karpenter runs."""
         ...
 
     def drain(self, node: str) -> None:

@@ -16,8 +16,9 @@ from leeway.kubernetes.custom_resources import LEASE, NAMESPACES, HttpClusterApi
 from leeway.manifests.configuration import StoredManifests
 from leeway.manifests.in_cluster import Home, home_of, running_karpenter
 from leeway.manifests.reading import interpret
-from leeway.manifests.switched import SWITCH, Switch, switch_of
 from leeway.ports.kubernetes_objects import RETIRING
+from leeway.reasons import Reason
+from leeway.switched import SWITCH, Switch, switch_of
 from leeway.table import RecordChanged, Table
 
 from leeway_cli.adopt.settings.objects import KubernetesObjects
@@ -29,9 +30,10 @@ from leeway_cli.switch.claims import (
     launched_status,
     put_claim,
     remove_claim,
+    why_not_ready,
     why_unfit,
 )
-from leeway_cli.switch.plan import LAUNCH_TAG, Claim, Deployment, Instance, Seen
+from leeway_cli.switch.plan import DISRUPTED, LAUNCH_TAG, Claim, Deployment, Instance, Seen
 
 DEPLOYMENTS = "/apis/apps/v1/deployments"
 POOLS = "/apis/karpenter.sh/v1/nodepools"
@@ -49,7 +51,7 @@ _FROM_GIT = {
 }
 """What applies an object from Git, by the label or annotation that it sets."""
 
-_DISRUPTED = frozenset({"karpenter.sh/disrupted", "karpenter.sh/disruption"})
+_DISRUPTED = frozenset({DISRUPTED, "karpenter.sh/disruption"})
 
 type Document = dict[str, Any]
 
@@ -78,11 +80,7 @@ class LiveWorld:
             self._pools = {_name(one): one for one in self._list(POOLS)}
             classes = {_name(one): one for one in self._list(CLASSES)}
             nodes = self._list("/api/v1/nodes")
-            alive = running_karpenter(
-                self.cluster,
-                HttpClusterApi(self.kubernetes.connection).karpenter_leases(),
-                self.now(),
-            )
+            alive = self._karpenter_runs()
             deployments = tuple(self._deployments())
         self._nodes = {_instance_of(one): one for one in nodes if _instance_of(one)}
         with aws_errors("the table"):
@@ -102,6 +100,12 @@ class LiveWorld:
             for instance, node in self._nodes.items()
             if "karpenter.sh/unregistered" not in _taints(node)
         }
+        named = {
+            owner["name"]
+            for node in nodes
+            for owner in node["metadata"].get("ownerReferences") or ()
+            if owner["kind"] == "NodeClaim"
+        }
         return Seen(
             cluster=self.cluster,
             now=self.now(),
@@ -109,7 +113,10 @@ class LiveWorld:
             pools={name: _class_of(one) for name, one in self._pools.items()},
             problems=tuple(str(one) for reading in read for one in reading.problems),
             ignored=tuple(str(one) for reading in read for one in reading.warnings),
-            claims=tuple(_with_node(one, joined) for one in claims),
+            claims=tuple(
+                replace(one, joined=one.instance in joined, taken=one.taken or one.name in named)
+                for one in claims
+            ),
             nodes={instance: _name(one) for instance, one in self._nodes.items()},
             disrupted=tuple(_name(one) for one in nodes if _taints(one) & _DISRUPTED),
             retiring=tuple(
@@ -118,12 +125,19 @@ class LiveWorld:
             instances=instances,
             recorded=frozenset(one.instance for one in recorded if one.launch is not None),
             unfit=dict(self._unfit(instances, classes)),
+            not_ready={
+                name: lacking for name, one in classes.items() if (lacking := why_not_ready(one))
+            },
             switch=switch,
             alive=alive,
             managed=self.managed,
             in_cluster=home.home is Home.CLUSTER,
             dry_run=any((json.loads(one.body).get("spec") or {}).get("dryRun") for one in policies),
         )
+
+    def _karpenter_runs(self) -> Reason | None:
+        leases = HttpClusterApi(self.kubernetes.connection).karpenter_leases()
+        return running_karpenter(self.cluster, leases, self.now())
 
     def _unfit(
         self, instances: tuple[Instance, ...], classes: Mapping[str, Document]
@@ -148,7 +162,9 @@ class LiveWorld:
                     # Plain tags may name another cluster than EKS does.
                     if facts is not None and facts.cluster == self.cluster:
                         tags = {tag["Key"]: tag["Value"] for tag in one["Tags"]}
-                        yield Instance(facts, tags, one["LaunchTime"])
+                        profile = (one.get("IamInstanceProfile") or {}).get("Arn", "")
+                        name = profile.rpartition("/")[2]
+                        yield Instance(facts, tags, one["LaunchTime"], name)
 
     def _deployments(self) -> Iterator[Deployment]:
         if self.named:
@@ -256,18 +272,18 @@ class LiveWorld:
     def write_claim(self, instance: Instance, now: datetime) -> None:
         """Create the NodeClaim, then write its status. Right before, the Leases are read again."""
         node, pool = self._nodes[instance.id], self._pools[instance.pool]
-        document = claim_of(node, instance.facts, pool)
+        document = claim_of(node, instance.facts, pool, instance.profile)
         with kubernetes_errors():
-            leases = HttpClusterApi(self.kubernetes.connection).karpenter_leases()
-            if running_karpenter(self.cluster, leases, self.now()) is not None:
+            if self._karpenter_runs():
                 return  # the next plan drains the node
             status = launched_status(node, instance.facts.image, now)
             put_claim(self.kubernetes.request, document, status)
 
     def remove_claim(self, name: str) -> None:
-        """Delete a NodeClaim as it is now, unless Karpenter has taken it."""
+        """Delete a NodeClaim as it is now, unless Karpenter runs or has registered it."""
         with kubernetes_errors():
-            remove_claim(self.kubernetes.request, name)
+            if not self._karpenter_runs():
+                remove_claim(self.kubernetes.request, name)
 
     def drain(self, node: str) -> None:
         """Drain the node and end its instance."""
@@ -335,9 +351,5 @@ def _claim(document: Document) -> Claim:
         instance=str(status.get("providerID") or "").rpartition("/")[2],
         joined=False,
         deleting="deletionTimestamp" in metadata,
-        taken=is_taken(metadata),
+        taken=is_taken(document),
     )
-
-
-def _with_node(claim: Claim, joined: set[str]) -> Claim:
-    return replace(claim, joined=claim.instance in joined)

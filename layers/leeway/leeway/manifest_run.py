@@ -14,10 +14,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from leeway.clock import Clock
+from leeway.launch.belonging import NotOfCluster
 from leeway.launch.images import ImageVariant, variants_of
 from leeway.launch.node_settings import NodeSettings, NotLaunchable, settings_of, user_tags
 from leeway.launch.reservations import CapacityReservation
-from leeway.launch.resolve_pools import NodeSources, PoolResolver
+from leeway.launch.resolve_pools import NodeSources, NoWayToIam, PoolResolver
 from leeway.manifests.base import Manifest
 from leeway.manifests.configuration import MANIFEST_INVALID, Configuration
 from leeway.manifests.in_cluster import Copied, Lease, running_karpenter
@@ -336,7 +337,9 @@ class _Reading:
                 lambda: [{"id": each} for each in resolver.security_groups(one)]
             ),
             images=self._found(lambda: _images(resolver, one)),
-            profile=self._found(lambda: [{"name": resolver.instance_profile(one)}]),
+            profile=self._found(
+                lambda: [{"name": each} for each in resolver.instance_profiles(one)]
+            ),
             invalid=invalid,
             reservations=self._found(
                 lambda: [
@@ -351,10 +354,13 @@ class _Reading:
             if self._silent is not None:
                 raise self._silent
             return Found(tuple(read()))
+        except NotOfCluster as problem:
+            return Found(None, problem.reason.message)
         except NotLaunchable as problem:
             return Found(problem=problem.reason.message)
         except (CloudRefused, CloudUnavailable) as error:
-            self._silent = error if isinstance(error, CloudUnavailable) else None
+            if isinstance(error, CloudUnavailable) and not isinstance(error, NoWayToIam):
+                self._silent = error
             return Found(problem=f"AWS does not tell: {clause(error)}.", known=False)
 
 

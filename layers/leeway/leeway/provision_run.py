@@ -19,7 +19,7 @@ from leeway.clock import Clock
 from leeway.disruption.return_capacity import ReturnCapacity
 from leeway.disruption.snapshot import is_marked
 from leeway.execution.retrying import API_ERRORS
-from leeway.hibernation import SLEEPING, SleepingPools
+from leeway.hibernation import SLEEPING, Sleeping, SleepingPools
 from leeway.instances.facts import InstanceFacts
 from leeway.launch.hibernating import read_sleeping
 from leeway.launch.intent import (
@@ -40,7 +40,6 @@ from leeway.manifests.configuration import Configuration
 from leeway.manifests.in_cluster import KARPENTER_IS_RUNNING, MANIFESTS_HELD
 from leeway.manifests.node_pool import NodePool, without_conflicts
 from leeway.manifests.status import PoolUsage
-from leeway.manifests.switched import SWITCHED_TO_KARPENTER
 from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.brakes import (
     LAUNCHES_IN_VAIN,
@@ -81,6 +80,7 @@ from leeway.reasons import Reason, ReasonCode, clause
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import ExistingNode
 from leeway.selection.pods import NodePool as Pool
+from leeway.switched import SWITCHED_TO_KARPENTER
 from leeway.table import Table
 
 
@@ -200,7 +200,6 @@ class NodeProvisioning:
 
     def __init__(self, deps: Dependencies) -> None:
         self._deps = deps
-        self._sleeping: dict[str, SleepingPools] = {}
 
     def run(self, cluster: str, why: str, until: datetime) -> ProvisioningReport:
         """Run once for a cluster, at most until this time. Never raises: the report says what
@@ -229,6 +228,7 @@ class NodeProvisioning:
                 self._deps.table, ((one, answer) for one in requests), self._deps.clock
             )
             if not self._deps.returns.has_nodes(cluster):
+                self._store_sleeping(cluster, {})
                 return ProvisioningReport(cluster, why, reason, failures=unanswered)
         catalog = self._deps.catalog.read()
         if catalog is None:
@@ -239,7 +239,6 @@ class NodeProvisioning:
         if not policy.paused:
             upcoming = self._deps.upcoming.read(cluster, pools, catalog, now)
         read = self._read(cluster, manifests, pools, requests, catalog, upcoming)
-        self._store_sleeping(read)
         outcome, failures, told = LaunchOutcome((), (), (), ()), unanswered, EventsWritten()
         late: tuple[LatePool, ...] = ()
         static = StaticCapacity()
@@ -262,6 +261,9 @@ class NodeProvisioning:
             blocked = blocked or next((one for one in outcome.reasons if one.code in BLOCKS), None)
             if blocked is not None:
                 policy = replace(policy, dry_run=True)
+        # What is blocked does not sleep: its pods wait for another reason, or Karpenter launches.
+        sleeping = read.sleeping if blocked is None else {}
+        self._store_sleeping(cluster, sleeping)
         returned = self._return_capacity(read, policy, outcome, until)
         demanded = len(read.demand.pods)
         result = PROVISIONED(
@@ -302,7 +304,7 @@ class NodeProvisioning:
             late=late,
             usage=usage_of(read, pools),
             conflicts=conflicts,
-            sleeping=read.sleeping,
+            sleeping=sleeping,
         )
         return self._with_status(report, rehearses)
 
@@ -341,15 +343,11 @@ class NodeProvisioning:
             read_sleeping(self._deps.table, cluster, manifests, now),
         )
 
-    def _store_sleeping(self, read: ClusterRead) -> None:
+    def _store_sleeping(self, cluster: str, sleeping: Sleeping) -> None:
         """Store which pools hibernate, if that has changed: costs and the status read it."""
-        table, cluster = self._deps.table, read.cluster
-        found = SleepingPools.of(read.sleeping.values())
-        if cluster not in self._sleeping:
-            self._sleeping[cluster] = table.get(SLEEPING, cluster=cluster) or SleepingPools()
-        if found != self._sleeping[cluster]:
-            table.put(SLEEPING, found, cluster=cluster)
-            self._sleeping[cluster] = found
+        found = SleepingPools.of(sleeping.values())
+        if found != (self._deps.table.get(SLEEPING, cluster=cluster) or SleepingPools()):
+            self._deps.table.put(SLEEPING, found, cluster=cluster)
 
     def _return_capacity(
         self, read: ClusterRead, policy: ClusterPolicy, outcome: LaunchOutcome, until: datetime

@@ -3,8 +3,9 @@
 Rules: Kubernetes documentation, "Extend the Kubernetes API with CustomResourceDefinitions". A
 schema prunes, sets defaults, validates by OpenAPI and by CEL; each change of a spec raises the
 generation; a definition that is deleted takes its objects along, and waits for their finalizers.
-CEL has its standard functions only, without Kubernetes' library and cost limits, and rules with
-`oldSelf` do not reach into lists. Conversion webhooks are not supported.
+CEL has its standard functions, and of Kubernetes' library `find` and `split`, which the rules of
+Karpenter's CRDs use; no cost limits. Rules with `oldSelf` do not reach into lists. Conversion
+webhooks are not supported.
 """
 
 from __future__ import annotations
@@ -117,12 +118,21 @@ class CustomSchema:
         text = rule["rule"]
         if text not in self._programs:
             self._programs[text] = cel.compile(text)
-        context = {"self": value} | ({"oldSelf": old} if old is not None else {})
+        context = cel.Context({"self": value} | ({"oldSelf": old} if old is not None else {}))
+        context.add_function("find", _find)
+        context.add_function("split", str.split)
         try:
             holds = self._programs[text].execute(context)
         except (RuntimeError, TypeError, ValueError) as error:
             return f"rule evaluation error: {error}"
         return "" if holds is True else str(rule.get("message") or f"failed rule: {text}")
+
+
+def _find(text: str, pattern: str) -> str:
+    """Return the first match; empty without one. Source: Kubernetes documentation, "Common
+    Expression Language in Kubernetes", its regex library."""
+    found = re.search(pattern, text)
+    return found.group() if found else ""
 
 
 def _below(schema: Object, name: str) -> Object:

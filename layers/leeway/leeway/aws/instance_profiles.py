@@ -74,7 +74,12 @@ class IamInstanceProfiles:
 
 def _profile(described: Mapping[str, Any]) -> InstanceProfile:
     roles = [one["Arn"] for one in described.get("Roles", ())]
-    return InstanceProfile(described["InstanceProfileName"], roles[0] if roles else "")
+    return InstanceProfile(
+        described["InstanceProfileName"],
+        roles[0] if roles else "",
+        described.get("Path", "/"),
+        {one["Key"]: one["Value"] for one in described.get("Tags", ())},
+    )
 
 
 def _is_missing(error: ClientError) -> bool:

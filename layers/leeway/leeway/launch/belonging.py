@@ -10,6 +10,11 @@ from dataclasses import dataclass, field
 from leeway.instances.owners import CLUSTER_TAGS, OWNED_PREFIX
 from leeway.launch.node_settings import NotLaunchable
 
+
+class NotOfCluster(NotLaunchable):
+    """AWS has a resource that a manifest names, and it does not belong to the cluster."""
+
+
 OWN_PREFIX = "leeway.sh/cluster/"
 """The prefix of a tag key that ends with the name of a cluster which may use the resource. The
 value does not matter."""
@@ -68,7 +73,7 @@ def check_subnets(cluster: str, network: Network, place: str, subnets: Iterable[
     its VPC and their tags name no other cluster.
 
     Raises:
-        NotLaunchable: one does not.
+        NotOfCluster: one does not.
     """
 
     def belongs(one: Subnet) -> bool:
@@ -86,7 +91,7 @@ def check_security_groups(
     Databases trust groups of the same VPC, so the VPC does not count.
 
     Raises:
-        NotLaunchable: one does not.
+        NotOfCluster: one does not.
     """
     foreign = [
         one.id
@@ -110,7 +115,7 @@ def why_not_reserved_for(cluster: str, tags: Mapping[str, str], *, named: bool) 
 def _check(cluster: str, kind: str, place: str, foreign: Collection[str]) -> None:
     if foreign:
         some = ", ".join(sorted(foreign)[:3])
-        raise NotLaunchable(
+        raise NotOfCluster(
             f"{kind} {some} of {place} does not belong to cluster {cluster}: let somebody who may "
             f"tag it add the tag {OWN_PREFIX}{cluster}, or correct the terms"
         )
@@ -124,7 +129,7 @@ def check_role(
     can join.
 
     Raises:
-        NotLaunchable: it does not.
+        NotOfCluster: it does not.
     """
     if set(joins) == {cluster} or is_tagged_for(cluster, tags):
         return
@@ -134,7 +139,7 @@ def check_role(
         why = f"nodes with it can join {others}"
     else:
         why = f"it has no access entry for nodes there; `leeway adopt {cluster}` adds one"
-    raise NotLaunchable(
+    raise NotOfCluster(
         f"role {name} of {place} does not belong to cluster {cluster}: {why}; to allow it, let "
         f"somebody who may tag roles add the tag {OWN_PREFIX}{cluster}"
     )

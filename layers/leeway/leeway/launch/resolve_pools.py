@@ -15,6 +15,7 @@ from leeway.launch.belonging import (
     check_role,
     check_security_groups,
     check_subnets,
+    clusters_of,
 )
 from leeway.launch.fleet_errors import SUBNET_WITHOUT_ADDRESSES
 from leeway.launch.images import (
@@ -41,6 +42,7 @@ from leeway.manifests.node_class import AmiTerm
 from leeway.parallel import in_parallel
 from leeway.ports.aws import CloudUnavailable
 from leeway.reasons import Reason
+from leeway.selection.labels import NODE_CLASS
 from leeway.selection.offers.reservations import Reservation
 
 
@@ -107,10 +109,13 @@ class Networks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class InstanceProfile:
-    """An instance profile, and the ARN of its role; empty if it has none."""
+    """An instance profile, and the ARN of its role; empty if it has none. A list of profiles has no
+    tags."""
 
     name: str
     role: str
+    path: str = "/"
+    tags: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 class NoWayToIam(CloudUnavailable):
@@ -318,12 +323,45 @@ class PoolResolver:
         else:
             role = node_role(settings)
             place = role.place
-            known = self._once(
-                ("profiles", role.value), lambda: self._sources.profiles.profiles_of(role.value)
-            )
-            found = choose_profile(role, known)
+            own, karpenters = _by_maker(self._profiles_of(role))
+            found = choose_profile(role, own or self._of_class(settings, karpenters))
         self._once(("role", place, found.role), partial(self._check_role, place, found.role))
         return found.name
+
+    def instance_profiles(self, settings: NodeSettings) -> tuple[str, ...]:
+        """Return the names of all instance profiles that nodes of a pool may have, with that of
+        `instance_profile` first. Raises what that raises."""
+        chosen = self.instance_profile(settings)
+        if settings.profile is not None:
+            return (chosen,)
+        own, karpenters = _by_maker(self._profiles_of(node_role(settings)))
+        others = [one.name for one in (*own, *self._of_class(settings, karpenters))]
+        return tuple(dict.fromkeys([chosen, *others]))
+
+    def _profiles_of(self, role: Setting[str]) -> Sequence[InstanceProfile]:
+        found = self._once(
+            ("profiles", role.value), lambda: self._sources.profiles.profiles_of(role.value)
+        )
+        return [one for one in found if not _OF_NODE_GROUP.fullmatch(one.name)]
+
+    def _of_class(
+        self, settings: NodeSettings, karpenters: Iterable[InstanceProfile]
+    ) -> list[InstanceProfile]:
+        """Return those of Karpenter's profiles that it has made for the node class of a pool: it
+        deletes the others with their classes."""
+        profiles = self._sources.profiles
+        read = (
+            self._once(("profile", one.name), partial(profiles.profile, one.name))
+            for one in karpenters
+        )
+        return [
+            one
+            for one in read
+            if one is not None
+            and one.tags.get(NODE_CLASS, settings.node_class) == settings.node_class
+            and (NODE_CLASS in one.tags or not one.path.startswith(_OF_KARPENTER))
+            and self._name in (clusters_of(one.tags) or {self._name})
+        ]
 
     def _named_profile(self, profile: Setting[str]) -> InstanceProfile:
         """Read an instance profile. Where IAM cannot be reached, its role is the one of the same
@@ -468,22 +506,39 @@ def node_role(settings: NodeSettings) -> Setting[str]:
 
 
 _OF_NODE_GROUP = re.compile(r"eks-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-"""The instance profile that EKS creates for a managed node group."""
+"""The instance profile that EKS creates for a managed node group, and deletes with it."""
+
+_OF_KARPENTER = "/karpenter/"
+_BY_KARPENTER = re.compile(r".+_[0-9]{15,20}")
+"""The path and the names of the instance profiles that Karpenter creates for a node class, and
+deletes with it. Older ones have the path `/`. Source: Karpenter's AWS provider,
+`InstanceProfileName` and the controllers nodeclass and nodeclass.garbagecollection."""
+
+
+def _by_maker(
+    profiles: Iterable[InstanceProfile],
+) -> tuple[list[InstanceProfile], list[InstanceProfile]]:
+    """Return the profiles that somebody else has made, and those that look like Karpenter's."""
+    found: tuple[list[InstanceProfile], list[InstanceProfile]] = ([], [])
+    for one in profiles:
+        looks = one.path.startswith(_OF_KARPENTER) or _BY_KARPENTER.fullmatch(one.name)
+        found[bool(looks)].append(one)
+    return found
 
 
 def choose_profile(role: Setting[str], profiles: Collection[InstanceProfile]) -> InstanceProfile:
     """Choose among the instance profiles that have a role: the one with the role's name, or else
-    the first by name. EKS deletes the profile of a managed node group with the group, so that one
-    is never chosen.
+    the first by name.
 
     Raises:
         NotLaunchable: there are none.
     """
-    kept = {one.name: one for one in profiles if not _OF_NODE_GROUP.fullmatch(one.name)}
+    kept = {one.name: one for one in profiles}
     if not kept:
         raise NotLaunchable(
             f"no instance profile of your own has the role {role.value} of {role.place} (EKS "
-            "deletes those of managed node groups with the group): create one, and add the role to "
-            "it with `aws iam add-role-to-instance-profile`"
+            "deletes those of managed node groups with the group, and Karpenter those of other "
+            "node classes with the class): create one, and add the role to it with `aws iam "
+            "add-role-to-instance-profile`"
         )
     return kept[role.value if role.value in kept else min(kept)]

@@ -29,9 +29,9 @@ from leeway.manifests.configuration import (
 )
 from leeway.manifests.reading import KINDS, LARGEST, Kind, Written, interpret
 from leeway.manifests.status import Document, ReadObject
-from leeway.manifests.switched import switch_of, switched_block
 from leeway.ports.aws import CloudRefused
 from leeway.reasons import Reason, ReasonCode, clause
+from leeway.switched import switch_of, switched_block
 from leeway.table import Record, RecordChanged, Table
 
 TAKE = "leeway.sh/take"

@@ -24,14 +24,11 @@ POOL = "nodepool.karpenter.sh"
 OF_KARPENTER = frozenset({NODE_CLASS, OVERLAY, POOL})
 """The kinds whose status is Karpenter's while it runs."""
 WRITTEN = OF_KARPENTER | {"cluster.leeway.sh", "headroom.leeway.sh"}
-"""The kinds with a status of Leeway. That of ScaledObjects is KEDA's, and that of CapacityBuffers
-belongs to the autoscaler that provisions them."""
+"""The kinds with a status of Leeway. That of ScaledObjects is KEDA's. Cluster Autoscaler launches
+for CapacityBuffers whose status has certain conditions, so Leeway does not write them either."""
 
 LONGEST_MESSAGE = 1024
 """Characters of a condition's message, however large the manifest is."""
-
-MOST_FOUND = 100
-"""Subnets, security groups, AMIs and capacity reservations in the status of a node class."""
 
 VALID = "ValidationSucceeded"
 READY = "Ready"
@@ -65,9 +62,11 @@ class PoolUsage:
 @dataclass(frozen=True, slots=True)
 class Found:
     """A part of a node class that AWS resolves, in the form of its status. `problem` is why it is
-    not usable. `known` is False if AWS did not answer."""
+    not usable. `known` is False if AWS did not answer. `values` is None if AWS has something that
+    Leeway does not use. In both cases the status keeps what it has: Karpenter reads it when it
+    starts, and replaces nodes that are not in its lists."""
 
-    values: tuple[Mapping[str, Any], ...] = ()
+    values: tuple[Mapping[str, Any], ...] | None = ()
     problem: str = ""
     known: bool = True
 
@@ -271,17 +270,21 @@ def _class_status(one: ReadObject, facts: ClusterFacts, now: datetime) -> Mappin
         (VALID, "AMIsReady", "SubnetsReady", "SecurityGroupsReady", "InstanceProfileReady")
     )
     status: dict[str, Any] = {"conditions": conditions.listed()}
-    # What AWS has not told stays as it is.
-    if resolved.images.known:
-        status["amis"] = list(resolved.images.values[:MOST_FOUND])
-    if resolved.subnets.known:
-        status["subnets"] = list(resolved.subnets.values[:MOST_FOUND])
-    if resolved.security_groups.known:
-        status["securityGroups"] = list(resolved.security_groups.values[:MOST_FOUND])
-    if resolved.reservations.known:
-        status["capacityReservations"] = list(resolved.reservations.values[:MOST_FOUND])
-    if resolved.profile.known:
-        status["instanceProfile"] = next((one["name"] for one in resolved.profile.values), None)
+    # All of them: the CRD has no limit, and Karpenter replaces a node whose subnet is not listed.
+    lists = {
+        "amis": resolved.images,
+        "subnets": resolved.subnets,
+        "securityGroups": resolved.security_groups,
+        "capacityReservations": resolved.reservations,
+    }
+    for name, part in lists.items():
+        if part.known and part.values is not None:
+            status[name] = list(part.values)
+    if resolved.profile.known and resolved.profile.values is not None:
+        # Karpenter deletes the profiles that it has made and that no class names.
+        names = [one["name"] for one in resolved.profile.values]
+        before = _status(one.document).get("instanceProfile")
+        status["instanceProfile"] = before if before in names else next(iter(names), None)
     return {name: value or None for name, value in status.items()}
 
 

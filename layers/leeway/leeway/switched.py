@@ -1,7 +1,8 @@
 """Who launches the nodes of a cluster that has Karpenter: the record of `leeway switch`.
 
 Without a record Karpenter's Lease decides alone. With one, Leeway launches nothing while the record
-names Karpenter, also while Karpenter is down; and the Lease still counts when it names Leeway.
+names Karpenter, also while Karpenter is down, and begins no retirement of its nodes that can wait.
+The Lease still counts when the record names Leeway.
 """
 
 from dataclasses import dataclass
