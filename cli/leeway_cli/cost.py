@@ -15,10 +15,7 @@ from leeway_cli.places import (
     Place,
     ProfilesOption,
     RegionsOption,
-    in_each,
-    in_each_cluster,
-    places,
-    several_clusters,
+    chosen_clusters,
     show,
 )
 from leeway_cli.stack import DEFAULT_STACK, Stack, StackOption, cluster_name, find_stack
@@ -56,8 +53,7 @@ def cost(
     """
     from rich.text import Text
 
-    everywhere = places(profile, region)
-    several_clusters(everywhere, cluster, every=every)
+    clusters = chosen_clusters(profile, region, cluster, stack, every=every)
     if not every:
         if not cluster:
             raise BadInputError("--cluster: expected the name of a cluster, or --all.")
@@ -66,12 +62,12 @@ def cost(
     begin = now.replace(minute=0, second=0, microsecond=0) - timedelta(days=days)
 
     def read(place: Place) -> "tuple[str, CostReport]":
-        found, name = find_stack(stack), place.cluster or cluster
+        found, name = find_stack(stack), place.cluster
         found.warn_if_unmanaged(name)
         return name, sum_up(list(read_hours(found, name, begin, now)), begin, now)
 
     show(
-        in_each_cluster(everywhere, stack, read) if every else in_each(everywhere, read),
+        clusters.read(read),
         output,
         lambda one: {"cluster": one[0], **as_data(one[1])},
         lambda one: Text(as_text(one[1], one[0], top)),

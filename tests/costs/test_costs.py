@@ -366,6 +366,19 @@ def test_a_pool_that_hibernates_saves_until_it_is_awake() -> None:
     assert all(not one.asleep for one in world.hours[-1:])
 
 
+def test_no_pool_saves_after_its_window_has_opened_although_no_run_has_recorded_that() -> None:
+    node = instance(0)
+    world = start(node)
+    opens = world.now_ + timedelta(hours=1)
+    asleep = SleepingPool(pool="web", until="13:00 UTC", opens=opens)
+    world.table.put(SLEEPING, SleepingPools(pools=(asleep,)), cluster="prod")
+    world.run(6)
+    give_back(world, node, "Hibernation", 0.5)
+    world.run(200)
+    (saved,) = sum_up(world.hours, NOON, world.now_).saved
+    assert 0 < saved.usd <= 0.5 * 54 / 60
+
+
 lifetimes = st.lists(
     st.tuples(st.floats(0, 7000), st.floats(30, 7000)).map(lambda one: (one[0], sum(one))),
     max_size=8,

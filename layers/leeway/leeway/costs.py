@@ -442,7 +442,7 @@ class CostRecorder:
         hour = counted(before, looks, uses, price, labels, returned)
         if before.asleep or given_back:
             stored = self._table.get(SLEEPING, cluster=cluster) or SleepingPools()
-            hour = with_sleep(hour, before, given_back, [one.pool for one in stored.pools])
+            hour = with_sleep(hour, before, given_back, [one.pool for one in stored.at(now)])
         hour = replace(hour, nodes=tuple(dearest))
         try:
             self._table.put(COST, hour)

@@ -119,6 +119,10 @@ class SleepingPools(BaseModel):
 
     pools: tuple[SleepingPool, ...] = ()
 
+    def at(self, now: datetime) -> tuple[SleepingPool, ...]:
+        """Return those that still sleep at a time: the last run may have been long ago."""
+        return tuple(one for one in self.pools if one.opens is None or now < one.opens)
+
     @classmethod
     def of(cls, found: Iterable[Hibernation]) -> "SleepingPools":
         """Return what is stored of these, in the order of their names."""

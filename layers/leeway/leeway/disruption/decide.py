@@ -16,6 +16,7 @@ from leeway.disruption.protection import (
     bare_pods,
     may_be_forced,
     may_move,
+    pending_cause,
     why_not_consolidated,
     why_protected,
 )
@@ -51,6 +52,7 @@ def decide_returns(snapshot: Snapshot) -> ReturnDecision:
     run.hibernate()
     run.scale_down()
     run.replace_outdated()
+    run.await_others()
     run.remove_empty()
     if not run.returns:
         run.consolidate()
@@ -89,10 +91,9 @@ class _Run:
         self._simulated = 0
 
     def hibernate(self) -> None:
-        """Give back the nodes of pools that hibernate, the empty ones first. If all pods of a node
-        fit elsewhere, they move when their new nodes are ready. Otherwise nothing is awaited, and
-        they are pending until the pool is awake."""
-        asleep = [one for one in self.free if self._snapshot.rules[one.pool].hibernates]
+        """Give back the nodes of pools that hibernate, the empty ones first. One that has expired
+        goes for that."""
+        asleep = [one for one in self.free if self._goes_asleep(one)]
         for one in sorted(asleep, key=lambda each: (len(each.pods), each.name)):
             if bare := next(bare_pods(one), None):
                 self.kept[one.name] = bare.reason
@@ -101,12 +102,33 @@ class _Run:
             reason = reasons.NODE_HIBERNATES(
                 node=one.name, pool=one.pool, until=hibernates and hibernates.until, saving=saving
             )
-            cause, moves = Cause.HIBERNATION, bool(one.pods)
-            fits = moves and self._allowances.why_not(one.pool, cause) is None
-            if fits:
-                plan = self._moving.without([one], launch=True)
-                fits = not plan.unschedulable
-            self._take(one, cause, reason, saving, replaced=fits)
+            self._take(one, Cause.HIBERNATION, reason, saving)
+
+    def _goes_asleep(self, one: OwnNode) -> bool:
+        return pending_cause(one, self._snapshot) is Cause.HIBERNATION
+
+    def await_others(self) -> None:
+        """Let nodes of pools that hibernate go when other nodes are ready for their pods, if all
+        pods of the node fit there beside those of all nodes that go with it. Otherwise nothing is
+        awaited, and the pods are pending until the pool is awake. Preferences for where the pods
+        are do not count."""
+        own = {one.name: one for one in self._snapshot.own}
+        going = [own[name] for returned in self.returns for name in returned.nodes]
+        rules = self._snapshot.rules
+        asleep = {one.name for one in going if one.pods and rules[one.pool].hibernates}
+        if not asleep:
+            return
+        pods = {one.name: frozenset(m.pod.name for m in one.pods) for one in going}
+        loose = frozenset().union(*(pods[name] for name in asleep))
+        plan = self._moving.without(going, launch=True, loose=loose)
+        left = {each.pod for each in plan.unschedulable}
+        fit = {name for name in asleep if left.isdisjoint(pods[name])}
+        self.returns = [
+            replace(one, replaced=one.nodes[0] in fit, loose=pods[one.nodes[0]])
+            if one.nodes[0] in asleep
+            else one
+            for one in self.returns
+        ]
 
     def scale_down(self) -> None:
         """Give back what static pools have too much."""
@@ -137,7 +159,7 @@ class _Run:
         outdated = [
             one
             for one in (*self.free, *self.forced)
-            if one.name not in going and not self._snapshot.rules[one.pool].hibernates
+            if one.name not in going and not self._goes_asleep(one)
         ]
         doubted = self._snapshot.doubted
         for one in sorted(outdated, key=lambda o: (bool(o.pods), o.pool in doubted, o.created_at)):
@@ -157,7 +179,8 @@ class _Run:
 
     def _replace(self, one: OwnNode, cause: Cause, reason: Reason, in_place: bool) -> None:
         """Replace a node. `in_place`: if its pool is static, there is room for another node."""
-        in_place = in_place and self._snapshot.rules[one.pool].replicas is not None
+        rules = self._snapshot.rules[one.pool]
+        in_place = in_place and rules.replicas is not None and not rules.hibernates
         places: Mapping[str, int] = {}
         if self._is_doubtful(one, cause, in_place):
             if self._simulated == MOST_IN_DOUBT:
@@ -181,8 +204,8 @@ class _Run:
     def _is_doubtful(self, one: OwnNode, cause: Cause, in_place: bool) -> bool:
         """Whether a node that a budget lets go may need an instance of a pool in doubt. Whoever has
         the pool end its nodes in any case gets that."""
-        doubted = self._snapshot.doubted
-        if not doubted or self._snapshot.rules[one.pool].is_forced(cause):
+        doubted, rules = self._snapshot.doubted, self._snapshot.rules[one.pool]
+        if not doubted or rules.is_forced(cause) or rules.hibernates:
             return False
         if not (one.pool in doubted if in_place else one.pods):
             return False

@@ -213,16 +213,24 @@ def may_move(one: OwnNode, cause: Cause) -> bool:
 
 
 def pending_cause(one: OwnNode, snapshot: Snapshot) -> Cause:
-    """Return the cause for which a node would be given back. Its pool has rules."""
-    if snapshot.rules[one.pool].deleted_at is not None:
+    """Return the cause for which a node would be given back. Its pool has rules. No node stays
+    longer because its pool hibernates: one that has expired goes for that, and so does a drifted
+    one that would not go otherwise."""
+    rules = snapshot.rules[one.pool]
+    if rules.deleted_at is not None:
         return Cause.POOL_DELETED
-    if snapshot.rules[one.pool].hibernates is not None:
-        return Cause.HIBERNATION
-    if snapshot.rules[one.pool].expired(one.created_at, snapshot.now):
+    if rules.expired(one.created_at, snapshot.now):
         return Cause.EXPIRED
+    if rules.hibernates is not None and not (one.drift and _stays_awake(one, snapshot)):
+        return Cause.HIBERNATION
     if one.drift:
         return Cause.DRIFTED
     return Cause.UNDERUTILIZED if one.pods else Cause.EMPTY
+
+
+def _stays_awake(one: OwnNode, snapshot: Snapshot) -> bool:
+    """Whether something keeps a node although its pool hibernates."""
+    return why_protected(one, snapshot) is not None or any(bare_pods(one))
 
 
 def blockers_of(one: OwnNode, moving: Moving, allowances: Allowances) -> tuple[Blocker, ...]:

@@ -372,7 +372,7 @@ class ReturnCapacity:
 
 def _ruling(one: OwnNode, decision: NodeReturn, rules: ReturnRules, now: datetime) -> Ruling:
     within = None if decision.cause is Cause.HIBERNATION else rules.drain_within
-    awaits = _awaits_nodes(one, decision)
+    awaits = _awaits_nodes(one, decision, rules)
     return Ruling(
         action=Action.RETIRE,
         deadline=None if within is None else now + within,
@@ -382,10 +382,10 @@ def _ruling(one: OwnNode, decision: NodeReturn, rules: ReturnRules, now: datetim
     )
 
 
-def _awaits_nodes(one: OwnNode, decision: NodeReturn) -> bool:
+def _awaits_nodes(one: OwnNode, decision: NodeReturn, rules: ReturnRules) -> bool:
     """Whether a node goes only after others are ready for its pods. Pods that only pools which
     hibernate have nodes for would wait in vain."""
-    if decision.cause is Cause.HIBERNATION:
+    if rules.hibernates:
         return decision.replaced
     return bool(one.pods) or decision.in_place
 

@@ -103,7 +103,7 @@ class ReturnRules:
     - `deleted_at`: when the pool was deleted; None if it exists. Its nodes are drained later.
     - `replicas`: the number of nodes of a static pool; None for others.
     - `hibernates`: the pool hibernates, and all its nodes go. Protections keep them although the
-      drain is bounded: what a person protects at night is to stay.
+      drain is bounded, what a person protects at night is to stay, until they expire or drift.
 
     Source: Karpenter documentation, "TerminationGracePeriod".
     """

@@ -94,7 +94,9 @@ class StaticPools:
 
     def why_not_replaced(self, one: OwnNode) -> Reason | None:
         """Return why a drifted node of a static pool is not replaced now; None if it may be, and
-        for nodes of other pools."""
+        for nodes of other pools and of pools that hibernate, which launch nothing in its place."""
+        if self.snapshot.rules[one.pool].hibernates:
+            return None
         if count := self.surplus_of.get(one.pool, 0):
             return reasons.STATIC_POOL_SHRINKS(node=one.name, pool=one.pool, count=count)
         if not self._has_room(one.pool):
