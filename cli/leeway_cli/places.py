@@ -7,13 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from leeway_cli.errors import BadInputError, CannotBeDoneError
 from leeway_cli.output import Format, kept_warnings, print_json, stdout_console, write_stderr
 from leeway_cli.stack import CLUSTERS, TABLE, find_stack
+
+if TYPE_CHECKING:
+    from rich.console import Group
 
 ProfilesOption = Annotated[
     list[str] | None,
@@ -74,14 +77,17 @@ class Place:
 
 
 def _set(variables: Mapping[str, str | None]) -> None:
+    """Set or remove variables. AWS clients are built anew if one differs: credentials may ask for a
+    code of MFA again."""
     from leeway.wiring import clients
 
-    for name, value in variables.items():
+    different = {name: one for name, one in variables.items() if os.environ.get(name) != one}
+    for name, value in different.items():
         if value is None:
-            os.environ.pop(name, None)
+            del os.environ[name]
         else:
             os.environ[name] = value
-    if variables:
+    if different:
         for cached in (clients.session, clients.client, clients.background_client):
             cached.cache_clear()
 
@@ -104,23 +110,13 @@ def places(profiles: Sequence[str] | None, regions: Sequence[str] | None) -> tup
     return found
 
 
-def several_clusters(chosen: Sequence[Place], cluster: str, *, every: bool) -> bool:
-    """Return whether a command reads several clusters: all of a stack, or one of several places.
-
-    Raises:
-        BadInputError: the options name no cluster for this, or one beside `--all`.
-    """
-    if every and cluster and cluster != os.environ.get("LEEWAY_CLUSTER"):
-        raise BadInputError("--all: expected no --cluster beside it.")
-    if len(chosen) > 1 and not (every or cluster):
-        raise BadInputError("--profile, --region: expected --all or --cluster with several places.")
-    return every or len(chosen) > 1
-
-
 _WARNING = "warning: "
 
 type Found[T] = Sequence[tuple[Place, T | CannotBeDoneError]]
 """What was read of each place, or why nothing could be read."""
+
+type Sums[T] = Callable[[list[T]], tuple[dict[str, Any], str]]
+"""The totals of what was read: their JSON, and in words."""
 
 
 def in_each[T](chosen: Iterable[Place], read: Callable[[Place], T]) -> Found[T]:
@@ -155,6 +151,53 @@ def in_each_cluster[T](chosen: Sequence[Place], stack: str, read: Callable[[Plac
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """The clusters that the options of a command choose: one of each place, or all of its stack."""
+
+    everywhere: Sequence[Place]
+    name: str
+    stack: str
+    every: bool
+
+    @property
+    def several(self) -> bool:
+        """Whether they may be several."""
+        return self.every or len(self.everywhere) > 1
+
+    def read[T](self, read: Callable[[Place], T]) -> Found[T]:
+        """Read each cluster; the place has its name. An error of one of several stands in its
+        place.
+
+        Raises:
+            CannotBeDoneError: the only one could not be read.
+        """
+        if self.every:
+            return in_each_cluster(self.everywhere, self.stack, read)
+        return in_each(self.everywhere, lambda one: read(replace(one, cluster=self.name)))
+
+
+def chosen_clusters(
+    profiles: Sequence[str] | None,
+    regions: Sequence[str] | None,
+    cluster: str,
+    stack: str,
+    *,
+    every: bool,
+) -> Clusters:
+    """Return what `--profile`, `--region`, `--cluster` and `--all` choose.
+
+    Raises:
+        BadInputError: the options name no cluster of several places, or one beside `--all`.
+    """
+    everywhere = places(profiles, regions)
+    if every and cluster and cluster != os.environ.get("LEEWAY_CLUSTER"):
+        raise BadInputError("--all: expected no --cluster beside it.")
+    if len(everywhere) > 1 and not (every or cluster):
+        raise BadInputError("--profile, --region: expected --all or --cluster with several places.")
+    return Clusters(everywhere, "" if every else cluster, stack, every)
+
+
 def _read[T](place: Place, read: Callable[[Place], T]) -> T | CannotBeDoneError:
     """Read a place. Its warnings name it."""
     named = place != Place()
@@ -184,7 +227,7 @@ def show[T](
     as_data: Callable[[T], dict[str, Any]],
     as_view: Callable[[T], Any],
     failure: str = "",
-    totals: Callable[[list[T]], tuple[dict[str, Any], str]] | None = None,
+    totals: Sums[T] | None = None,
 ) -> None:
     """Print what was read. Several places stand below each other, each with its name, and then the
     `totals` of those that were read: their JSON, and in words.
@@ -195,31 +238,50 @@ def show[T](
     """
     unread = "; ".join(str(place) for place, one in found if isinstance(one, CannotBeDoneError))
     problem = " ".join(filter(None, (failure, unread and f"Not read: {unread}.")))
-    several = len(found) != 1 or bool(found[0][0].cluster) or bool(unread)
-    read = [one for _, one in found if not isinstance(one, CannotBeDoneError)]
-    sums = totals(read) if several and totals else None
+    several = _are_several(found)
     if output is Format.JSON:
+        read = _that_were_read(found)
         document = _document(found, as_data) if several else as_data(read[0])
-        if sums:
-            document["totals"] = sums[0]
+        if several and totals:
+            document["totals"] = totals(read)[0]
         if problem:
             raise CannotBeDoneError(problem, result=document)
         print_json(document)
         return
+    stdout_console().print(as_one_view(found, as_view, totals), soft_wrap=True)
+    if problem:
+        raise CannotBeDoneError(problem)
+
+
+def as_one_view[T](
+    found: Found[T], as_view: Callable[[T], Any], totals: Sums[T] | None = None
+) -> "Group":
+    """Return the views of several places below each other, each with its name, and the totals."""
+    from rich.console import Group
     from rich.text import Text
 
-    console = stdout_console()
+    several, views = _are_several(found), []
     for number, (place, one) in enumerate(found):
         if several:
             gap = "\n" if number else ""
-            console.print(Text(f"{gap}{place}", style="bold underline"), soft_wrap=True)
-        shown = Text(str(one)) if isinstance(one, CannotBeDoneError) else as_view(one)
-        console.print(shown, soft_wrap=True)
-    if sums:
-        console.print(Text("\nall that was read", style="bold underline"), soft_wrap=True)
-        console.print(Text(sums[1]), soft_wrap=True)
-    if problem:
-        raise CannotBeDoneError(problem)
+            views.append(Text(f"{gap}{place}", style="bold underline"))
+        views.append(Text(str(one)) if isinstance(one, CannotBeDoneError) else as_view(one))
+    if several and totals:
+        views.append(Text("\nall that was read", style="bold underline"))
+        views.append(Text(totals(_that_were_read(found))[1]))
+    return Group(*views)
+
+
+def _are_several(found: Found[Any]) -> bool:
+    """Whether each place is named: there are several, or it is a cluster of all."""
+    if len(found) != 1:
+        return True
+    ((place, one),) = found
+    return bool(place.cluster) or isinstance(one, CannotBeDoneError)
+
+
+def _that_were_read[T](found: Found[T]) -> list[T]:
+    return [one for _, one in found if not isinstance(one, CannotBeDoneError)]
 
 
 def _document[T](found: Found[T], as_data: Callable[[T], dict[str, Any]]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from leeway.selection.resources import Resources
 from leeway_cli import main
+from leeway_cli.errors import CannotBeDoneError
 from leeway_cli.selection.group_advice import STRATEGY, Advice, ScalingGroup, advise, notes
 from leeway_cli.selection.sources import sandbox_catalog
 
@@ -108,6 +109,47 @@ def test_types_with_an_accelerator_or_another_processor_are_not_mixed() -> None:
     assert len(arm) > 5
 
 
+def test_a_type_with_less_than_one_unit_is_left_out() -> None:
+    pods = Resources({"cpu": 500, "memory": 2**30, "pods": 3})
+    for weight in (1, 3, 8):
+        weighted = group("m5.2xlarge", weights={"m5.2xlarge": weight})
+        found = overrides(advise(weighted, CATALOG, pods))
+        assert len(found) > 5
+        for name, one in found.items():
+            machine = CATALOG.machine(name)
+            assert machine is not None
+            units = weight * min(machine.vcpus / 8, machine.memory_mib / 32768)
+            # A larger node reserves a smaller share for the system.
+            assert 1 <= int(one["WeightedCapacity"]) <= units * 1.1, name
+
+
+def with_own(*types: str, own: Mapping[str, Any], **more: Any) -> ScalingGroup:
+    """A group of which some types have a template or an AMI of their own."""
+    found = group(*types, **more)
+    for one in found.described["MixedInstancesPolicy"]["LaunchTemplate"]["Overrides"]:
+        one |= own.get(one["InstanceType"], {})
+    return found
+
+
+@pytest.mark.parametrize(
+    "own",
+    [{"LaunchTemplateSpecification": {"LaunchTemplateId": "lt-arm"}}, {"ImageId": "ami-0a1b2c3d"}],
+)
+def test_added_types_run_the_template_of_the_group(own: Mapping[str, Any]) -> None:
+    both = with_own("m6g.large", "m5.large", own={"m6g.large": own})
+    added = set(overrides(advise(both, CATALOG, None))) - {"m6g.large"}
+    assert len(added) > 5
+    assert not any((found := CATALOG.machine(name)) and found.arm for name in added)
+    with pytest.raises(CannotBeDoneError, match="no type in the catalog that runs its launch"):
+        advise(with_own("m6g.large", own={"m6g.large": own}), CATALOG, None)
+
+
+def test_types_that_the_catalog_lacks_are_named() -> None:
+    advice = advise(group("m5.large", "m99.large", "x99.large"), CATALOG, None)
+    assert "m99.large" not in overrides(advice)
+    assert notes(advice) == ["the catalog lacks m99.large, x99.large: the policy leaves them out"]
+
+
 def test_a_group_without_a_policy_keeps_its_market_and_says_what_to_do() -> None:
     plain = advise(group("m5.large", described={}), CATALOG, None)
     assert plain.policy["InstancesDistribution"]["OnDemandPercentageAboveBaseCapacity"] == 100
@@ -151,6 +193,37 @@ def test_the_command_prints_a_policy_that_aws_takes(
     arguments = ["select", "--for-group", "advice", "--sandbox", "--nodes", str(nodes)]
     assert main.run(arguments) == 0
     assert "no pod of --nodes runs on a node of group advice" in capsys.readouterr().err
+
+
+def test_the_template_of_an_override_stays(
+    account: Sandbox, capsys: pytest.CaptureFixture[str]
+) -> None:
+    launch_template(account, "advice-x86")
+    launch_template(account, "advice-arm")
+    account.client("ec2").create_launch_template_version(
+        LaunchTemplateName="advice-arm", LaunchTemplateData={"ImageId": "ami-12c6146b"}
+    )
+    own = {"LaunchTemplateName": "advice-arm", "Version": "$Latest"}
+    overridden = [
+        {"InstanceType": "m6g.large", "LaunchTemplateSpecification": own},
+        {"InstanceType": "m5.large"},
+    ]
+    template = {
+        "LaunchTemplateSpecification": {"LaunchTemplateName": "advice-x86"},
+        "Overrides": overridden,
+    }
+    create(account, "both", MixedInstancesPolicy={"LaunchTemplate": template})
+    assert main.run(["select", "--for-group", "both", "--sandbox"]) == 0
+    policy = json.loads(capsys.readouterr().out)
+    account.client("autoscaling").update_auto_scaling_group(
+        AutoScalingGroupName="both", MixedInstancesPolicy=policy
+    )
+    first = policy["LaunchTemplate"]["Overrides"][0]["LaunchTemplateSpecification"]
+    assert first["Version"] == "$Latest"
+    assert main.run(["select", "--for-group", "both", "--sandbox", "-o", "yaml"]) == 0
+    written = yaml.safe_load(capsys.readouterr().out)["MixedInstancesPolicy"]["LaunchTemplate"]
+    assert written["Overrides"][0]["LaunchTemplateSpecification"] == {**first, "Version": "2"}
+    assert written["LaunchTemplateSpecification"]["Version"] == "1"
 
 
 def test_a_group_that_gets_no_advice_is_one_line(

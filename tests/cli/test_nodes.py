@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 import yaml
 from leeway_cli import main
 from leeway_cli.errors import CannotBeDoneError
-from leeway_cli.explain.capacity import AccountReading, Source
+from leeway_cli.explain.capacity import KeptOffers, Source
 from leeway_cli.nodes.command import bar
 from leeway_cli.nodes.rows import (
     Fate,
@@ -23,7 +24,7 @@ from leeway_cli.nodes.rows import (
     rows_of,
     totals_of,
 )
-from leeway_cli.output import write_stderr
+from leeway_cli.output import kept_warnings, write_stderr
 from leeway_cli.selection.sources import Offers, sandbox_catalog
 
 from tests.cli.test_explain_capacity import MANY, budget, node, pod
@@ -224,10 +225,10 @@ def test_offers_are_kept_for_some_minutes_with_what_was_warned_of(
         return Offers(sandbox_catalog())
 
     source = Source((), (), "", None, None, True, None, "leeway", optional=True)
-    account = AccountReading(source, find, lambda: now[0])
+    offers = KeptOffers(source, find, lambda: now[0])
     seen = []
     for now[0] in (0, 5, 60, 65, 600, 660, 665, 720):
-        seen.append((calls[0], bool(account.offers().catalog.names), capsys.readouterr().err))
+        seen.append((calls[0], bool(offers.read().catalog.names), capsys.readouterr().err))
     failed = "EC2 does not answer.\n"
     assert seen == [
         (0, False, f"warning: no price is known: {failed}"),
@@ -239,6 +240,33 @@ def test_offers_are_kept_for_some_minutes_with_what_was_warned_of(
         (3, True, f"warning: the prices of before are shown: {failed}"),
         (3, True, "The table has no catalog.\nwarning: no Spot prices\n"),
     ]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_clusters_that_are_read_at_the_same_time_share_the_offers_and_the_warnings(
+    fails: bool,
+) -> None:
+    calls = []
+
+    def find(*_: object, **__: object) -> Offers:
+        calls.append(1)
+        write_stderr("warning: no Spot prices")
+        if fails:
+            raise CannotBeDoneError("EC2 does not answer.")
+        return Offers(sandbox_catalog())
+
+    source = Source((), (), "", None, None, True, None, "leeway", optional=True)
+    offers = KeptOffers(source, find)
+
+    def read(_: int) -> tuple[int, list[str]]:
+        with kept_warnings() as said:
+            return len(offers.read().catalog.names), said
+
+    with ThreadPoolExecutor(4) as pool:
+        first, *others = pool.map(read, range(8))
+    assert (bool(first[0]), len(first[1])) == (not fails, 1 + fails)
+    assert others == [first] * 7
+    assert len(calls) == 1
 
 
 def test_an_instance_that_was_launched_and_has_not_joined_is_starting() -> None:

@@ -7,16 +7,24 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from leeway.catalog.stored import SURVEY
 from leeway.provisioning.report import STATUS, ProvisioningStatus
+from leeway.selection.offers.survey import compressed
 from leeway_cli import main
 from leeway_cli.adopt.settings.leeway_stack import CloudFormation
 from leeway_cli.errors import BadInputError, CannotBeDoneError
-from leeway_cli.output import write_stderr
-from leeway_cli.places import Place, in_each, in_each_cluster, places
+from leeway_cli.explain.capacity import Source
+from leeway_cli.nodes.command import _Listing, _views
+from leeway_cli.nodes.rows import Sort
+from leeway_cli.output import stdout_console, write_stderr
+from leeway_cli.places import Clusters, Place, in_each, in_each_cluster, places
+from leeway_cli.selection.sources import sandbox_survey
 from leeway_cli.stack import find_stack
+from rich.text import Text
 
 from tests.aws.stored import TABLE, table_in
 from tests.cli.test_cost import store
+from tests.cli.test_explain_capacity import node
 from tests.sandbox.aws.started import Sandbox
 
 STACK = "several-places"
@@ -51,7 +59,8 @@ def deployed(
     monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
     for name in ("AWS_ENDPOINT_URL", "LEEWAY_TABLE"):
         monkeypatch.delenv(name)
-    monkeypatch.setattr("leeway.wiring.clients.DEFAULT_TRIES", 1)
+    for tries in ("DEFAULT_TRIES", "BACKGROUND_TRIES"):
+        monkeypatch.setattr(f"leeway.wiring.clients.{tries}", 1)
     yield ("--stack", STACK)
     stacks.delete_stack(StackName=STACK)
 
@@ -161,6 +170,33 @@ def test_costs_of_all_clusters_have_their_sum(
     assert printed.err == "leeway: Not read: profile gone.\n"
 
 
+def test_nodes_have_the_prices_of_their_account(
+    deployed: tuple[str, ...], aws: Sandbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of one that does not answer, none is known; each region of a profile is read once."""
+    table_in(aws).put(SURVEY, compressed(sandbox_survey()), region="us-east-1")
+    file = tmp_path / "nodes.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [node("one")]}))
+    source = Source((), (file,), "", None, None, False, None, deployed[1], optional=True)
+    everywhere = [Place(name, "us-east-1", "c") for name in ("dev", "gone", "dev")]
+    clusters = Clusters(everywhere, "", deployed[1], every=False)
+    listing = _Listing(source, clusters, frozenset(), "", Sort.NAME)
+    (_, dev), (_, gone), (_, again) = listing.read()
+    assert not isinstance(dev, CannotBeDoneError)
+    assert not isinstance(gone, CannotBeDoneError)
+    assert dev.totals.price > 0
+    assert again == dev
+    assert (gone.totals.price, gone.totals.without_price) == (0, 1)
+    assert "warning: profile gone, us-east-1, cluster c: no price is known" in (
+        capsys.readouterr().err
+    )
+    watched = _views(listing, lambda one: Text(f"{one.totals.nodes} node"))
+    stdout_console().print(next(watched))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["profile dev, us-east-1, cluster c", "1 node"]
+    assert lines.index("all that was read") == 9
+
+
 def test_one_cluster_of_all_is_a_place_too(
     deployed: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -201,7 +237,10 @@ def test_an_error_of_one_cluster_leaves_the_others_and_warnings_name_theirs(
         (("cost",), "--cluster: expected the name of a cluster, or --all."),
         (("cost", "--all", "--cluster", "prod"), "--all: expected no --cluster beside it."),
         (("nodes", "--region", "a", "--region", "b"), "expected --all or --cluster with several"),
-        (("nodes", "--all", "--watch"), "--watch: expected one cluster, one profile and one"),
+        (
+            ("nodes", "--all", "--watch", "--region", "a", "--region", "b"),
+            "--watch: expected one profile and one region.",
+        ),
         (("nodes", "--all", "--context", "dev"), "--context: expected one cluster"),
         (("nodes", "--all"), "--all: expected the names of clusters in LEEWAY_CLUSTERS."),
     ],

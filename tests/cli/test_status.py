@@ -462,7 +462,8 @@ def test_a_pool_that_hibernates_is_woken_for_a_time_and_put_to_sleep_again(
     for name, body in {"dev": document, "always": pool("always")}.items():
         writing = StoredManifests(table_in(aws))
         writing.write("night", manifest(name, resource=POOLS, body=json.dumps(body)), 0)
-    asleep = SleepingPool(pool="dev", until="08:00 Europe/Berlin", opens=datetime.now(UTC))
+    opens = datetime.now(UTC) + timedelta(hours=1)
+    asleep = SleepingPool(pool="dev", until="08:00 Europe/Berlin", opens=opens)
     table_in(aws).put(SLEEPING, SleepingPools(pools=(asleep,)), cluster="night")
     shown = " ".join(run("--cluster", "night")[1].split())
     assert "pool dev hibernates until 08:00 Europe/Berlin" in shown

@@ -18,6 +18,8 @@ PAGE = sections(RUNBOOK.read_text(encoding="utf-8"))
 WAKING = [section for section in PAGE.values() if wakes(section)]
 
 NOT_DRILLED = {
+    "a-group-launches-nodes-that-do-not-join": "as a-pool-is-paused, of which it shows the causes; "
+    "reconciliation/test_group_rolls.py meets it",
     "a-change-of-a-manifest-in-the-cluster-does-not-act": "see karpenter-runs-beside-leeway",
     "karpenter-runs-beside-leeway": "it needs a cluster that keeps its own manifests; "
     "conformance/test_adoption.py has one, and meets both states",
@@ -56,6 +58,7 @@ TESTED_IN = {
     "pod_watch/test_manifests.py": ["ManifestWatchFailed"],
     "pool_pauses/test_record.py": ["NodesNeverReady"],
     "provisioning/test_manifest_run.py": ["ManifestsNotCopied", "StatusNotWritten"],
+    "reconciliation/test_group_rolls.py": ["GroupRollHalted", "SuccessorNotReady"],
     "reconciliation/test_left_launches.py": ["LaunchNotAdmitted"],
 }
 """Codes that wake people and that a test of their feature injects. The commands that show them are

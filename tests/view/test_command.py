@@ -14,9 +14,12 @@ from typing import Any
 import httpx
 import pytest
 from leeway_cli.errors import BadInputError
-from leeway_cli.view.command import SHORTEST, _show
+from leeway_cli.explain.capacity import Source
+from leeway_cli.output import kept_warnings
+from leeway_cli.view.command import SHORTEST, _Costs, _Log, _show
 from leeway_cli.view.recording import read_recording
 
+from tests.cli.conftest import drop_clients
 from tests.sandbox.kubernetes.live import PODS, bare_pod, running_cluster
 from tests.view.pictures import PICTURE
 
@@ -68,6 +71,33 @@ def test_a_port_that_is_used_leaves_no_record(tmp_path: Path) -> None:
         with pytest.raises(BadInputError, match="--port: expected a port"):
             _show(iter([PICTURE]), port, record, SHORTEST)
     assert not record.exists()
+
+
+def test_what_cannot_be_read_is_warned_of_until_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log is searched each two seconds, costs each five minutes: a page may be read between."""
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7EXAMPLE",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_REGION": "us-east-1",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
+        "LEEWAY_TABLE": "leeway",
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("leeway.wiring.clients.DEFAULT_TRIES", 1)
+    monkeypatch.setattr("leeway_cli.view.command.LOG_EVERY", 60.0)
+    drop_clients()
+    source = Source((), (), "prod", None, None, False, None, "leeway", optional=True)
+    log, costs = _Log(source), _Costs(source)
+    said = []
+    for _ in range(3):
+        with kept_warnings() as warnings:
+            log.new_lines()
+            costs.hours()
+        said.append(warnings)
+    assert ["the log of dec" in said[0][0], "the prices of bef" in said[0][1]] == [True, True]
+    assert said[1:] == said[:1] * 2
+    drop_clients()
 
 
 def until(events: Any, field: str) -> Any:

@@ -11,7 +11,7 @@ from leeway_cli.view.recording import First
 from leeway_cli.view.server import Page, serve
 
 from tests.view.chromium import CHROMIUM, Tab, opened
-from tests.view.pictures import GIB, HOSTILE, PICTURE, later, node, totals
+from tests.view.pictures import AT, GIB, HOSTILE, PICTURE, later, node, totals
 
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="there is no chromium: Debian's package `chromium` has it"
@@ -38,7 +38,8 @@ def shown(folder: Path, use: Use, picture: Picture | None, recording: bytes | No
                 await use(page, tab)
                 assert tab.problems == []
 
-        await serve(Page(recording), 0, addresses.append, show)
+        page = Page(recording, clock=lambda: AT)
+        await serve(page, 0, addresses.append, show)
 
     asyncio.run(run())
 
@@ -153,6 +154,14 @@ async def _it_updates_only_what_has_changed(page: Page, tab: Tab) -> None:
     page.publish(failed)
     await tab.until("document.querySelectorAll('.box').length === 2")
     assert "did not answer" in await tab.run("document.getElementById('problem').innerText")
+    page.clock = lambda: failed.at + 400
+    await tab.open(await tab.run("location.href"))
+    state = await tab.until(
+        "document.getElementById('state')?.textContent ?? ''",
+        lambda text: text.startswith("No answer"),
+    )
+    assert "for 0:" not in state, "a reload does not make the page younger"
+    assert state.endswith(" UTC.")
 
 
 async def _it_says_when_no_update_comes(page: Page, tab: Tab, before: Picture) -> None:

@@ -206,5 +206,7 @@ def test_recorded_prices_are_averages_with_their_gaps() -> None:
         (at + 3600, 3.0),
         (at + 5400, None),
         (at + 3 * 3600, None),
+        (at + 4 * 3600, None),
     )
+    assert recorded_prices(hours[:1]) == ((at, 2.0), (at + 3600, None)), "nothing is known since"
     assert recorded_prices(()) == ()

@@ -25,7 +25,8 @@ def served(use: Use, recording: bytes | None = None) -> None:
             async with aiohttp.ClientSession() as session:
                 await use(page, session, addresses[0])
 
-        await serve(Page(recording), 0, addresses.append, show)
+        page = Page(recording, clock=lambda: PICTURE.at)
+        await serve(page, 0, addresses.append, show)
 
     asyncio.run(run())
 
@@ -107,12 +108,17 @@ def test_a_viewer_gets_the_picture_and_then_what_changes() -> None:
                 kind, found = await event(viewer)
                 assert (kind, found["cluster"]) == ("picture", "prod")
                 assert found["proof"] == page.proof
+                assert found["age"] == 0
             page.publish(later(PICTURE, 5, pods={}))
             for viewer in (first, two):
                 kind, found = await event(viewer)
                 assert kind == "change"
                 assert found == {"at": PICTURE.at + 5, "pods": dict.fromkeys(PICTURE.pods)}
         assert page.opened.is_set()
+        page.clock = lambda: PICTURE.at + 65
+        async with session.get(f"{address}events") as late:
+            _, found = await event(late)
+            assert found["age"] == 60
         async with session.get(address) as answer:
             assert f'data-proof="{page.proof}"' in await answer.text()
 

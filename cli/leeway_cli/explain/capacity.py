@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -231,9 +232,10 @@ def time_limit(seconds: float = FOLLOWED_SECONDS) -> Proceed:
     return lambda: monotonic() < until
 
 
-class AccountReading:
-    """Reads of AWS what changes seldom, and keeps it for a command that reads a cluster again and
-    again: the offers, what pools would launch, and the sizes of Auto Scaling groups."""
+class KeptOffers:
+    """The offers of a region of an account, which are read again after some minutes. Commands that
+    read several clusters there, some at the same time, share one: each gets what was read, or what
+    is used because it could not be read, and is warned of the same."""
 
     def __init__(
         self,
@@ -242,30 +244,25 @@ class AccountReading:
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._source, self._find, self._clock = source, find, clock
+        self._lock = Lock()
         self._offers: Offers | None = None
         self._warnings: list[str] = []
-        self._offers_until = self._sizes_until = float("-inf")
-        self._groups: frozenset[str] = frozenset()
-        self._sizes: Mapping[str, GroupSize] = {}
+        self._until = float("-inf")
 
-    @cached_property
-    def launches(self) -> CurrentLaunches:
-        """Reads what pools would launch now. It keeps that itself."""
-        return CurrentLaunches(node_sources())
-
-    def offers(self) -> Offers:
+    def read(self) -> Offers:
         """Return the offers. What was warned of when they were read is warned of each time."""
-        if self._offers is not None and self._clock() < self._offers_until:
-            for warning in self._warnings:
-                write_stderr(warning)
+        with self._lock:
+            if self._offers is not None and self._clock() < self._until:
+                for warning in self._warnings:
+                    write_stderr(warning)
+                return self._offers
+            with kept_warnings(written=True) as said:
+                self._offers, lasts = self._read()
+            self._warnings = [one for one in said if one.startswith("warning:")]
+            self._until = self._clock() + lasts
             return self._offers
-        with kept_warnings(written=True) as said:
-            self._offers, lasts = self._read_offers()
-        self._warnings = [one for one in said if one.startswith("warning:")]
-        self._offers_until = self._clock() + lasts
-        return self._offers
 
-    def _read_offers(self) -> tuple[Offers, float]:
+    def _read(self) -> tuple[Offers, float]:
         """Find the prices, and for how many seconds they count. If they are optional and cannot be
         read, those before are used, or no price is known."""
         source, nothing = self._source, Offers(opened(compressed(Survey(""))))
@@ -282,13 +279,29 @@ class AccountReading:
             write_stderr(f"warning: no price is known: {error}")
             return nothing, FAILED_FOR
 
+
+class AccountReading:
+    """Reads of AWS what changes seldom, and keeps it for a command that reads a cluster again and
+    again: the offers, what pools would launch, and the sizes of Auto Scaling groups."""
+
+    def __init__(self, offers: KeptOffers) -> None:
+        self.offers = offers
+        self._sizes_until = float("-inf")
+        self._groups: frozenset[str] = frozenset()
+        self._sizes: Mapping[str, GroupSize] = {}
+
+    @cached_property
+    def launches(self) -> CurrentLaunches:
+        """Reads what pools would launch now. It keeps that itself."""
+        return CurrentLaunches(node_sources())
+
     def sizes(self, facts: Collection[InstanceFacts]) -> Mapping[str, GroupSize]:
         """Return the sizes of the Auto Scaling groups that own these instances, by name."""
         kind = OwnerKind.AUTO_SCALING_GROUP
         names = frozenset(one.owner.name for one in facts if one.owner.kind is kind)
-        if names != self._groups or self._clock() >= self._sizes_until:
+        if names != self._groups or monotonic() >= self._sizes_until:
             self._sizes, self._groups = group_sizes(facts), names
-            self._sizes_until = self._clock() + SIZES_FOR
+            self._sizes_until = monotonic() + SIZES_FOR
         return self._sizes
 
 
@@ -304,7 +317,7 @@ def read_capacity(
         CannotBeDoneError: the API server or AWS did not answer, or refused: the missing right is
             named.
     """
-    account = account or AccountReading(source)
+    account = account or AccountReading(KeptOffers(source))
     alone = source.optional and not (source.files or source.cluster)
     manifests: list[Manifest] = []
     if not alone:
@@ -313,7 +326,7 @@ def read_capacity(
     if not (pools or alone):
         write_stderr("warning: there is no NodePool: Leeway launches nothing and keeps all nodes.")
     policy = _policy(manifests)
-    offers = account.offers()
+    offers = account.offers.read()
     stored = stored_launches(source.cluster, source.stack)
     state = _state(source, states)
     for unreadable in state.unreadable:

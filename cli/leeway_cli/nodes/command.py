@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cache
-from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,16 +18,16 @@ from leeway_cli.nodes.rows import NodeRow, Share, Sort, Totals, ordered, totals_
 from leeway_cli.output import Format, kept_warnings, stdout_console
 from leeway_cli.places import (
     AllOption,
+    Clusters,
+    Found,
     Place,
     ProfilesOption,
     RegionsOption,
-    in_each,
-    in_each_cluster,
-    places,
-    several_clusters,
+    as_one_view,
+    chosen_clusters,
     show,
 )
-from leeway_cli.selection.sources import Offers, SandboxOption, find_offers
+from leeway_cli.selection.sources import SandboxOption
 from leeway_cli.stack import DEFAULT_STACK, StackOption, connect
 from leeway_cli.terminal import show_changes
 
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
     from leeway.provisioning.cluster_state import ClusterStates
     from rich.console import RenderableType
 
-    from leeway_cli.explain.capacity import Source
+    from leeway_cli.explain.capacity import KeptOffers, Source
     from leeway_cli.nodes.reading import NodeReading
 
 REFRESH_EVERY = 5.0
@@ -100,74 +98,43 @@ def nodes(
     leeway nodes --all --region us-east-1 --region eu-west-1 --profile dev --profile prod
     leeway nodes -l team=web -L topology.kubernetes.io/zone -o wide
     """
-    everywhere = places(profile, region)
-    several = several_clusters(everywhere, cluster, every=every)
+    clusters = chosen_clusters(profile, region, cluster, stack, every=every)
+    as_json = output is NodesFormat.JSON
     _refuse(
         {
             "--watch: expected a cluster and a table, not --nodes or -o json.": (
-                watch and (nodes or output is NodesFormat.JSON)
+                watch and (nodes or as_json)
             ),
-            "--watch: expected one cluster, one profile and one region.": watch and several,
+            "--watch: expected one profile and one region.": (
+                watch and len(clusters.everywhere) > 1
+            ),
             "--selector: expected a cluster: the API server selects, not --nodes.": (
                 selector and nodes
             ),
             "--nodes, --kubeconfig, --context: expected one cluster, one profile and one region.": (
-                several and (nodes or kubeconfig or context)
+                clusters.several and (nodes or kubeconfig or context)
             ),
             "--filename: expected one cluster, not --all.": every and files,
         }
     )
-    from leeway.kubernetes.kubeconfig import kubeconfig_connection
-    from rich.text import Text
-
     from leeway_cli.explain.capacity import Source
-    from leeway_cli.nodes.reading import NodeReading
 
-    source = Source(
-        *(files or (), nodes or (), cluster, kubeconfig, context, sandbox, None, stack),
-        optional=True,
-    )
+    options_of_all = (files or (), nodes or (), clusters.name, kubeconfig, context, sandbox, None)
+    source = Source(*options_of_all, stack, optional=True)
     names = frozenset(one.removeprefix("node/") for one in name or ())
-    find = _read_once(find_offers)
 
-    def at(place: Place) -> "Source":
-        return replace(source, cluster=place.cluster or cluster, region=place.region or None)
+    def as_text(one: _Listed) -> "RenderableType":
+        from rich.text import Text
 
-    def opened(place: Place) -> "Connection":
-        if several:
-            return connect(at(place).cluster)
-        return kubeconfig_connection(kubeconfig, context)
+        return Text(rendered(one.rows, one.totals, output is NodesFormat.WIDE, label or ()))
 
-    def chosen(place: Place, connection: "Connection | None") -> _Chosen:
-        return _Chosen(NodeReading(at(place), find), connection, names, selector, sort)
-
-    def read(place: Place) -> _Listed:
-        if nodes:
-            return chosen(place, None).read()
-        with (
-            kubernetes_errors(with_selector=bool(selector)),
-            aws_errors("the clusters"),
-            closing(opened(place)) as connection,
-        ):
-            return chosen(place, connection).read()
-
-    if watch:
-        (place,) = everywhere
-        with place.entered(), kubernetes_errors(), closing(opened(place)) as connection:
-            views = _views(chosen(place, connection), output, label or ())
-            show_changes(views, stdout_console())
-        return
-    found = in_each_cluster(everywhere, stack, read) if every else in_each(everywhere, read)
-    rows = [row for _, one in found if not isinstance(one, CannotBeDoneError) for row in one.rows]
-    if not any(isinstance(one, CannotBeDoneError) for _, one in found):
-        _refuse_unknown(names, rows)
-    show(
-        found,
-        Format.JSON if output is NodesFormat.JSON else Format.TABLE,
-        lambda one: as_data(one.rows, one.totals),
-        lambda one: Text(rendered(one.rows, one.totals, output is NodesFormat.WIDE, label or ())),
-        totals=_sums,
-    )
+    with closing(_Listing(source, clusters, names, selector, sort)) as listing:
+        if watch:
+            with clusters.everywhere[0].entered():
+                show_changes(_views(listing, as_text), stdout_console())
+            return
+        found = listing.read()
+        show(found, Format.JSON if as_json else Format.TABLE, as_data, as_text, totals=_sums)
 
 
 def _refuse(problems: Mapping[str, object]) -> None:
@@ -175,12 +142,6 @@ def _refuse(problems: Mapping[str, object]) -> None:
     for problem, there in problems.items():
         if there:
             raise BadInputError(problem)
-
-
-def _refuse_unknown(names: frozenset[str], rows: Sequence[NodeRow]) -> None:
-    known = {one.name for one in rows} | {one.instance for one in rows}
-    if missing := sorted(names - known):
-        raise CannotBeDoneError(f"The cluster has no node {missing[0]}.")
 
 
 def _sums(listed: "Sequence[_Listed]") -> tuple[dict[str, Any], str]:
@@ -191,17 +152,6 @@ def _sums(listed: "Sequence[_Listed]") -> tuple[dict[str, Any], str]:
     return _totals_as_data(totals), _totals_text(totals)
 
 
-def _read_once(find: Callable[..., Offers]) -> Callable[..., Offers]:
-    """Share what is read of the offers of a region, which takes some time, between its clusters."""
-    lock, kept = Lock(), cache(find)
-
-    def read(*given: Any, **named: Any) -> Offers:
-        with lock:
-            return kept(*given, **named)
-
-    return read
-
-
 @dataclass(frozen=True, slots=True)
 class _Listed:
     """The chosen nodes of a cluster with their totals."""
@@ -210,38 +160,84 @@ class _Listed:
     totals: Totals
 
 
-class _Chosen:
-    """Reads which nodes of a cluster are shown, and puts them in order. Without a connection, the
-    source has files."""
+class _Listing:
+    """Reads which nodes of the clusters are shown, and puts them in order; again and again with
+    --watch. Connections stay open until the end. Clusters of a region of a profile share what is
+    read of its offers, which takes some time."""
 
     def __init__(
         self,
-        reading: "NodeReading",
-        connection: "Connection | None",
+        source: "Source",
+        clusters: Clusters,
         names: frozenset[str],
         selector: str,
         sort: Sort,
     ) -> None:
-        self.reading, self.names, self.selector, self.sort = reading, names, selector, sort
-        self.connection = connection
-        self.states = None if connection is None else _states(connection)
+        self._source, self._clusters, self._sort = source, clusters, sort
+        self._names, self._selector = names, selector
+        self._offers: dict[Place, KeptOffers] = {}
+        self._opened: dict[Place, _Cluster] = {}
 
-    def read(self) -> _Listed:
-        """Return the chosen nodes with their totals.
+    def close(self) -> None:
+        """Close the connections."""
+        for one in self._opened.values():
+            if one.connection is not None:
+                one.connection.close()
+
+    def read(self) -> Found[_Listed]:
+        """Return the chosen nodes of each cluster with their totals.
 
         Raises:
             BadInputError: an option is invalid.
-            CannotBeDoneError: the API server did not answer, or refused.
+            CannotBeDoneError: the only cluster could not be read, or none has a node that was
+                named.
         """
-        seen = self.reading.read(self.states)
-        rows = [*seen.rows]
-        if self.names:
-            rows = [one for one in rows if self.names & {one.name, one.instance}]
-        if self.selector and self.connection is not None:
-            selected = _selected(self.selector, self.connection)
-            rows = [one for one in rows if one.name in selected]
+        found = self._clusters.read(self._read)
+        read = [one for _, one in found if not isinstance(one, CannotBeDoneError)]
+        if len(read) == len(found):
+            rows = [row for one in read for row in one.rows]
+            known = {one.name for one in rows} | {one.instance for one in rows}
+            if missing := sorted(self._names - known):
+                raise CannotBeDoneError(f"The cluster has no node {missing[0]}.")
+        return found
+
+    def _read(self, place: Place) -> _Listed:
+        with kubernetes_errors(with_selector=bool(self._selector)), aws_errors("the clusters"):
+            if place not in self._opened:
+                self._opened[place] = self._open(place)
+            cluster = self._opened[place]
+            seen = cluster.reading.read(cluster.states)
+            rows = [*seen.rows]
+            if self._names:
+                rows = [one for one in rows if self._names & {one.name, one.instance}]
+            if self._selector and cluster.connection is not None:
+                selected = _selected(self._selector, cluster.connection)
+                rows = [one for one in rows if one.name in selected]
         saving = seen.saving if len(rows) == len(seen.rows) else None
-        return _Listed(ordered(rows, self.sort), totals_of(rows, saving))
+        return _Listed(ordered(rows, self._sort), totals_of(rows, saving))
+
+    def _open(self, place: Place) -> "_Cluster":
+        from leeway.kubernetes.kubeconfig import kubeconfig_connection
+
+        from leeway_cli.explain.capacity import KeptOffers
+        from leeway_cli.nodes.reading import NodeReading
+
+        source = replace(self._source, cluster=place.cluster, region=place.region or None)
+        account = replace(place, cluster="")
+        reading = NodeReading(source, self._offers.setdefault(account, KeptOffers(source)))
+        if source.nodes:
+            return _Cluster(reading, None)
+        if self._clusters.several:
+            return _Cluster(reading, connect(place.cluster))
+        return _Cluster(reading, kubeconfig_connection(source.kubeconfig, source.context))
+
+
+class _Cluster:
+    """What reads a cluster. Without a connection, the source has files."""
+
+    def __init__(self, reading: "NodeReading", connection: "Connection | None") -> None:
+        self.reading, self.connection = reading, connection
+        self.states = None if connection is None else _states(connection)
 
 
 def _states(connection: "Connection") -> "ClusterStates":
@@ -260,23 +256,22 @@ def _selected(selector: str, connection: "Connection") -> frozenset[str]:
 
 
 def _views(
-    chosen: _Chosen, output: NodesFormat, labels: Sequence[str]
+    listing: _Listing, as_text: Callable[[_Listed], "RenderableType"]
 ) -> Iterator["RenderableType"]:
     """Yield the table every five seconds, without end. An error is shown in place of the table.
     Warnings are printed once."""
     from rich.text import Text
 
-    listed = chosen.read()
-    _refuse_unknown(chosen.names, listed.rows)
+    yield as_one_view(listing.read(), as_text, _sums)
     while True:
-        yield Text(rendered(listed.rows, listed.totals, output is NodesFormat.WIDE, labels))
         time.sleep(REFRESH_EVERY)
         try:
             with kept_warnings():
-                listed = chosen.read()
-                _refuse_unknown(chosen.names, listed.rows)
+                found = listing.read()
         except CannotBeDoneError as error:
             yield Text(str(error), style="red")
+        else:
+            yield as_one_view(found, as_text, _sums)
 
 
 _BAR = 8
@@ -366,9 +361,10 @@ def _totals_text(totals: Totals) -> str:
     return "\n".join(lines)
 
 
-def as_data(rows: Sequence[NodeRow], totals: Totals) -> dict[str, Any]:
+def as_data(one: _Listed) -> dict[str, Any]:
     """Render as JSON: vCPUs, bytes of memory, USD."""
-    return {"nodes": [_row_as_data(one) for one in rows], "totals": _totals_as_data(totals)}
+    nodes = [_row_as_data(row) for row in one.rows]
+    return {"nodes": nodes, "totals": _totals_as_data(one.totals)}
 
 
 def _shares(one: NodeRow | Totals) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Reads the nodes of a cluster again and again, for a table and for the page of `leeway view`."""
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from leeway.admission.record import ADMISSION, Admission
@@ -17,13 +16,13 @@ from leeway_cli.errors import CannotBeDoneError, aws_errors
 from leeway_cli.explain.capacity import (
     AccountReading,
     Capacity,
+    KeptOffers,
     Source,
     read_capacity,
     time_limit,
 )
 from leeway_cli.nodes.rows import NodeRow, Records, rows_of
 from leeway_cli.output import write_stderr
-from leeway_cli.selection.sources import Offers, find_offers
 from leeway_cli.stack import cluster_name, find_stack
 
 PLANNED_EVERY = 60.0
@@ -50,11 +49,11 @@ class Seen:
 
 class NodeReading:
     """Reads a cluster. What would be given back is planned once a minute. What AWS says of prices
-    and groups is kept for some minutes. `find` reads the offers."""
+    and groups is kept for some minutes. Clusters of a region may share its `offers`."""
 
-    def __init__(self, source: Source, find: Callable[..., Offers] = find_offers) -> None:
+    def __init__(self, source: Source, offers: KeptOffers | None = None) -> None:
         self.source = source
-        self._account = AccountReading(source, find)
+        self._account = AccountReading(offers or KeptOffers(source))
         self._course: Course | None = None
         self._planned_at = float("-inf")
 

@@ -7,8 +7,7 @@ strategies".
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from math import floor
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -44,6 +43,8 @@ _ACCELERATED_BY = (
 _DEAR = 10_000.0
 """USD per hour: no instance costs as much. A type without a price is not added."""
 
+_TEMPLATE = "LaunchTemplateSpecification"
+
 STRATEGY = "price-capacity-optimized"
 
 UNKNOWN_INTERRUPTIONS = (
@@ -55,8 +56,8 @@ UNKNOWN_INTERRUPTIONS = (
 @dataclass(frozen=True, slots=True)
 class ScalingGroup:
     """What a group launches now. `weights` are those of its types, empty if it counts instances.
-    `instances` are the ids of its members. `described` is the answer of AWS,
-    `version` the number of the version of its launch template."""
+    `instances` are the ids of its members. `described` is the answer of AWS, `version` the number
+    of the version of its launch template, `versions` that of each type with one of its own."""
 
     name: str
     types: tuple[str, ...]
@@ -66,6 +67,7 @@ class ScalingGroup:
     specification: Mapping[str, str]
     described: Mapping[str, Any]
     version: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
     spot_in_template: bool = False
 
     @property
@@ -73,6 +75,16 @@ class ScalingGroup:
         """The distribution of the group's policy, empty without one."""
         mixed = self.described.get("MixedInstancesPolicy") or {}
         return dict(mixed.get("InstancesDistribution") or {})
+
+    @property
+    def overrides(self) -> dict[str, dict[str, Any]]:
+        """The overrides of the group's policy, by their type, as a request may have them."""
+        mixed = (self.described.get("MixedInstancesPolicy") or {}).get("LaunchTemplate") or {}
+        found = {one["InstanceType"]: dict(one) for one in mixed.get("Overrides") or []}
+        for one in found.values():
+            if written := one.get(_TEMPLATE):
+                one[_TEMPLATE] = _specification(written)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +158,11 @@ def read_group(name: str, client: Any, ec2: Any) -> ScalingGroup:
         specification=_specification(written),
         described=given,
         version=str(template["VersionNumber"]),
+        versions={
+            one["InstanceType"]: str(_template(ec2, one[_TEMPLATE])["VersionNumber"])
+            for one in overrides
+            if one.get(_TEMPLATE) and one.get("InstanceType")
+        },
         spot_in_template=(data.get("InstanceMarketOptions") or {}).get("MarketType") == "spot",
     )
 
@@ -189,13 +206,24 @@ def advise(group: ScalingGroup, catalog: Catalog, pods: Resources | None) -> Adv
     have as much as the smallest type of the group.
 
     Raises:
-        CannotBeDoneError: the catalog has none of the group's types.
+        CannotBeDoneError: the catalog has none of the group's types, or each of them has a launch
+            template or an AMI of its own.
     """
     known = {one.name: one for one in catalog.for_node_class(NodeClass()).types()}
     now = [known[name] for name in group.types if name in known]
     if not now:
         raise CannotBeDoneError(
             f"The catalog has none of the types of group {group.name}: {', '.join(group.types)}."
+        )
+    own = {
+        name for name, one in group.overrides.items() if one.get(_TEMPLATE) or one.get("ImageId")
+    }
+    first = next((one for one in now if one.name not in own), None)
+    if first is None:
+        raise CannotBeDoneError(
+            f"Group {group.name} has no type in the catalog that runs its launch template: each "
+            "override has a template or an AMI of its own, and Leeway cannot tell whose a further "
+            "type needs."
         )
     smallest = Resources(
         {name: min(one.allocatable.of(name) for one in now) for name in ("cpu", "memory")}
@@ -209,7 +237,8 @@ def advise(group: ScalingGroup, catalog: Catalog, pods: Resources | None) -> Adv
         one
         for one in known.values()
         if one.name not in group.types
-        and _is_like(one, now)
+        and (not weights or one.name in weights)
+        and _is_like(one, first, now)
         and need.fits(one.allocatable)
         and _cheapest(one, group, weights) <= min(limit, _DEAR)
     ]
@@ -224,11 +253,10 @@ def advise(group: ScalingGroup, catalog: Catalog, pods: Resources | None) -> Adv
     )
 
 
-def _is_like(one: InstanceType, now: Sequence[InstanceType]) -> bool:
+def _is_like(one: InstanceType, first: InstanceType, now: Sequence[InstanceType]) -> bool:
     """Whether the AMI and the pods of a group run on a type as on its types: the architecture and
-    the accelerators are equal, it is burstable or bare metal only if one of them is, and it is not
-    much larger."""
-    first = now[0]
+    the accelerators are those of the first one that runs the group's own template, it is burstable
+    or bare metal only if one of them is, and it is not much larger."""
     equal = all(one.labels.get(key) == first.labels.get(key) for key in (ARCH, *_ACCELERATED_BY))
     accelerators = all(one.capacity.of(a) == first.capacity.of(a) for a in ACCELERATORS)
     largest = max(each.capacity.of("cpu") for each in now)
@@ -246,17 +274,22 @@ def _weights(
     group: ScalingGroup, now: Sequence[InstanceType], types: Iterable[InstanceType]
 ) -> Mapping[str, int]:
     """Return the weight of each type: those of the group, and for others as many units as they hold
-    of what the smallest type holds for one unit. Empty for a group that counts instances."""
+    of what the smallest type holds for one unit. Others that hold less than a unit have none, as a
+    weight is at least 1. Empty for a group that counts instances."""
     weighted = [one for one in now if one.name in group.weights]
     if not weighted:
         return {}
     by = min(weighted, key=lambda one: group.weights[one.name])
-    unit = {name: by.allocatable.of(name) / group.weights[by.name] for name in ("cpu", "memory")}
+    weight = group.weights[by.name]
     found = {
-        one.name: max(1, min(999, floor(min(one.allocatable.of(n) / unit[n] for n in unit))))
+        one.name: min(
+            999,
+            *(one.allocatable.of(n) * weight // by.allocatable.of(n) for n in ("cpu", "memory")),
+        )
         for one in types
     }
-    return {**found, **group.weights}
+    units = {name: amount for name, amount in found.items() if amount}
+    return {**{one.name: 1 for one in now}, **units, **group.weights}
 
 
 def _prices(
@@ -292,16 +325,14 @@ def _policy(
 ) -> dict[str, Any]:
     """Return the policy. What the group has stays: its template, also that of a type, and its
     share of on-demand instances; SpotInstancePools belongs to another strategy."""
-    mixed = (group.described.get("MixedInstancesPolicy") or {}).get("LaunchTemplate") or {}
-    before = {one.get("InstanceType"): dict(one) for one in mixed.get("Overrides") or []}
-    overrides = []
+    before, overrides = group.overrides, []
     for one in types:
         override = before.get(one.name, {"InstanceType": one.name})
         if weights:
             override["WeightedCapacity"] = str(weights[one.name])
         overrides.append(override)
     distribution = group.distribution
-    if not mixed:
+    if not group.described.get("MixedInstancesPolicy"):
         share = 0 if group.spot_in_template else 100
         distribution = {
             "OnDemandBaseCapacity": 0,
@@ -310,7 +341,7 @@ def _policy(
     distribution.pop("SpotInstancePools", None)
     return {
         "LaunchTemplate": {
-            "LaunchTemplateSpecification": dict(group.specification),
+            _TEMPLATE: dict(group.specification),
             "Overrides": overrides,
         },
         "InstancesDistribution": {**distribution, "SpotAllocationStrategy": STRATEGY},
@@ -331,6 +362,8 @@ def notes(advice: Advice) -> list[str]:
             "it launches on-demand instances only: lower OnDemandPercentageAboveBaseCapacity to "
             "launch Spot instances"
         )
+    if lacking := [one for one in group.types if one not in advice.before.types]:
+        said.append(f"the catalog lacks {', '.join(lacking)}: the policy leaves them out")
     if len(advice.after.types) == len(advice.before.types):
         said.append("no further type fits: its pods need all of what its types have")
     return said
@@ -388,8 +421,15 @@ def for_aws(advice: Advice) -> str:
 def for_cloudformation(advice: Advice) -> str:
     """Return the property of a group's resource. CloudFormation takes no $Latest and no $Default as
     the version, so it names the number that the group has now."""
-    template = advice.policy["LaunchTemplate"]
-    specification = {**template["LaunchTemplateSpecification"], "Version": advice.group.version}
-    written = {**template, "LaunchTemplateSpecification": specification}
+    group, template = advice.group, advice.policy["LaunchTemplate"]
+    written = {
+        _TEMPLATE: {**template[_TEMPLATE], "Version": group.version},
+        "Overrides": [
+            {**one, _TEMPLATE: {**one[_TEMPLATE], "Version": group.versions[one["InstanceType"]]}}
+            if _TEMPLATE in one
+            else one
+            for one in template["Overrides"]
+        ],
+    }
     found = {"MixedInstancesPolicy": {**advice.policy, "LaunchTemplate": written}}
     return yaml.safe_dump(found, sort_keys=False)

@@ -8,6 +8,7 @@ from typing import Any
 
 from leeway.admission.record import ADMISSION, Admission
 from leeway.capacity_requests import CAPACITY_REQUEST, CapacityRequest
+from leeway.clock import SystemClock
 from leeway.headroom.status import STATUS as HEADROOM_STATUS
 from leeway.headroom.status import HeadroomStatus
 from leeway.hibernation import SLEEPING, SleepingPool
@@ -103,7 +104,7 @@ def read_cluster_status(stack: Stack, cluster: str, recent: Iterable[str] = ()) 
             one for one in pools if one.paused or one.failures or one.unready or one.woken_until
         ),
         provisioning=provisioning,
-        sleeping=sleeping.pools if sleeping else (),
+        sleeping=sleeping.at(SystemClock().now()) if sleeping else (),
     )
 
 

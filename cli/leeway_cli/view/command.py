@@ -170,17 +170,21 @@ class _Log:
     def __init__(self, source: "Source") -> None:
         self._search = _search(source) if source.cluster and has_account() else None
         self._searched_at = float("-inf")
+        self._problem = ""
 
     def new_lines(self) -> "list[Line]":
-        """Return the lines since the last call. What cannot be read is a warning."""
-        if self._search is None or time.monotonic() - self._searched_at < LOG_EVERY:
-            return []
-        self._searched_at = time.monotonic()
-        try:
-            return self._search.new_lines()
-        except CannotBeDoneError as error:
-            write_stderr(f"warning: the log of decisions is not known: {error}")
-            return self._search.unreturned()
+        """Return the lines since the last call. What cannot be read is a warning, until it can."""
+        lines: list[Line] = []
+        if self._search is not None and time.monotonic() - self._searched_at >= LOG_EVERY:
+            self._searched_at, self._problem = time.monotonic(), ""
+            try:
+                lines = self._search.new_lines()
+            except CannotBeDoneError as error:
+                self._problem = f"warning: the log of decisions is not known: {error}"
+                lines = self._search.unreturned()
+        if self._problem:
+            write_stderr(self._problem)
+        return lines
 
 
 class _Costs:
@@ -191,19 +195,22 @@ class _Costs:
         self._hours: list[CostHour] = []
         self._asks = bool(source.cluster) and has_account()
         self._read_at = float("-inf")
+        self._problem = ""
 
     def hours(self) -> "list[CostHour]":
-        """Return the hours, as read some minutes ago at most. What cannot be read is a warning."""
-        if not self._asks or time.monotonic() - self._read_at < COSTS_EVERY:
-            return self._hours
-        from leeway_cli.cost import read_hours
+        """Return the hours, as read some minutes ago at most. What cannot be read is a warning,
+        until it can."""
+        if self._asks and time.monotonic() - self._read_at >= COSTS_EVERY:
+            from leeway_cli.cost import read_hours
 
-        self._read_at, now = time.monotonic(), datetime.now(UTC)
-        try:
-            stack = find_stack(self._source.stack)
-            self._hours = [*read_hours(stack, self._source.cluster, now - COSTS_SHOWN, now)]
-        except CannotBeDoneError as error:
-            write_stderr(f"warning: the prices of before are not known: {error}")
+            self._read_at, self._problem, now = time.monotonic(), "", datetime.now(UTC)
+            try:
+                stack = find_stack(self._source.stack)
+                self._hours = [*read_hours(stack, self._source.cluster, now - COSTS_SHOWN, now)]
+            except CannotBeDoneError as error:
+                self._problem = f"warning: the prices of before are not known: {error}"
+        if self._problem:
+            write_stderr(self._problem)
         return self._hours
 
 

@@ -254,7 +254,7 @@ def _recent(prices: Sequence[tuple[float, float]], at: float) -> tuple[tuple[flo
 
 def recorded_prices(hours: Iterable[CostHour]) -> tuple[tuple[float, float | None], ...]:
     """Return the average price of each recorded hour, from the begin of what is counted. A time of
-    which nothing is counted, or no price is known, has None."""
+    which nothing is counted, or no price is known, has None: also that after the last hour."""
     found: list[tuple[float, float | None]] = []
     until: datetime | None = None
     for hour in hours:
@@ -271,6 +271,8 @@ def recorded_prices(hours: Iterable[CostHour]) -> tuple[tuple[float, float | Non
                 found.append((_seconds(until), None))
             found.append((_seconds(first), price))
             until = last
+    if until is not None:
+        found.append((_seconds(until), None))
     return tuple(found)
 
 

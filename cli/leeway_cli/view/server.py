@@ -7,6 +7,7 @@ its name point to 127.0.0.1 (DNS rebinding), can read anything. Updates are serv
 
 import asyncio
 import secrets
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -50,19 +51,23 @@ class Page:
     When the command has ended, another user may open its port and see the token in the request of
     a page that is still open. So the page has a second secret, the proof, which it never sends, and
     shows only what begins with it. `every` is the time between two reads: the page says when none
-    comes for much longer.
+    comes for much longer. `clock` returns epoch seconds.
     """
 
     def __init__(
-        self, recording: bytes | None = None, every: timedelta = timedelta(seconds=5)
+        self,
+        recording: bytes | None = None,
+        every: timedelta = timedelta(seconds=5),
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        self.clock = clock
         self.token = secrets.token_urlsafe(32)
         self.proof = secrets.token_urlsafe(32)
         self.opened = asyncio.Event()
         self._recording = recording
         self._picture: Picture | None = None
         self._changed = asyncio.Event()
-        self._sent: tuple[Picture | None, Picture, bytes] | None = None
+        self._sent: tuple[Picture, Picture, bytes] | None = None
         self._files = _files(self.proof, every, live=recording is None)
 
     def publish(self, picture: Picture) -> None:
@@ -114,16 +119,17 @@ class Page:
         return response
 
     def _event(self, seen: Picture | None, picture: Picture) -> bytes:
-        """Return the event for a viewer who has seen a picture. Most have seen the same one."""
-        if self._sent is None or self._sent[0] is not seen or self._sent[1] is not picture:
-            self._sent = seen, picture, self._encoded(seen, picture)
-        return self._sent[2]
-
-    def _encoded(self, seen: Picture | None, picture: Picture) -> bytes:
+        """Return the event for a viewer who has seen a picture. Most have seen the same one. One
+        who has seen none, as after a reload, also gets the age of the picture in seconds: the
+        reader may hang, and the clock of the browser may be another one."""
         if seen is None:
-            whole = {"proof": self.proof, **msgspec.structs.asdict(picture)}
+            age = max(0.0, self.clock() - picture.at)
+            whole = {"proof": self.proof, "age": age, **msgspec.structs.asdict(picture)}
             return b"event: picture\ndata: " + msgspec.json.encode(whole) + b"\n\n"
-        return b"event: change\ndata: " + msgspec.json.encode(difference(seen, picture)) + b"\n\n"
+        if self._sent is None or self._sent[0] is not seen or self._sent[1] is not picture:
+            change = msgspec.json.encode(difference(seen, picture))
+            self._sent = seen, picture, b"event: change\ndata: " + change + b"\n\n"
+        return self._sent[2]
 
 
 async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:

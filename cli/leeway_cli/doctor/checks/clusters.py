@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from leeway.manifests.in_cluster import KARPENTER_IS_RUNNING, MANIFESTS_HELD
-from leeway.manifests.switched import SWITCHED_TO_KARPENTER
 from leeway.policy.rules import USD_PER_HOUR
+from leeway.switched import SWITCHED_TO_KARPENTER
 
 from leeway_cli.adopt.settings.leeway_stack import LeewayStack
 from leeway_cli.doctor import reasons

@@ -239,12 +239,18 @@ const follow = () => {
   const source = new EventSource("events");
   const longest = Math.max(4 * Number(document.body.dataset.every), 30) * 1000; // without an update
   let proven = false; // whether the server of this connection is the one that sent this page
-  let heard = performance.now(), lost = ""; // the last update, and what is said when none comes
+  let heard = performance.now(), lost = ""; // the time of the last update, and what is said when none comes
   // A live region says it once: words that change each second would be read without an end.
   const lose = (words, said = words) => {
     if (!lost) text(by("said"), said);
     lost = words;
     state(words, true);
+  };
+  const silence = () => {
+    const silent = performance.now() - heard;
+    if (silent < longest) return;
+    const words = `No answer for ${clock(silent / 1000)}: a read takes long, or hangs.`;
+    lose(`${words}${model.at ? ` Shown as of ${time(model.at)} UTC.` : ""}`, words);
   };
   const read = (event, whole) => {
     const data = JSON.parse(event.data);
@@ -255,10 +261,14 @@ const follow = () => {
       lose("The command has ended, and another program answers at its address. Close this page.");
       return;
     }
-    heard = performance.now();
+    heard = performance.now() - (data.age ?? 0) * 1000; // the first picture may be an old one
+    show(whole ? void model.begin(data) : model.apply(data));
+    if (performance.now() - heard >= longest) {
+      silence();
+      return;
+    }
     if (lost) text(by("said"), "The page is live again.");
     lost = "";
-    show(whole ? void model.begin(data) : model.apply(data));
     state(`${model.problem ? "Shown since the last read that succeeded. Tried" : "Live. Read"} at ${time(model.at)} UTC.`, Boolean(model.problem));
   };
   source.addEventListener("picture", (event) => read(event, true));
@@ -274,10 +284,7 @@ const follow = () => {
   });
   setInterval(() => {
     ticking();
-    const silent = performance.now() - heard;
-    if (silent < longest) return;
-    const words = `No answer for ${clock(silent / 1000)}: a read takes long, or hangs.`;
-    lose(`${words}${model.at ? ` Shown as of ${time(model.at)} UTC.` : ""}`, words);
+    silence();
   }, 1000);
 };
 
