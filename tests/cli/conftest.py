@@ -21,7 +21,8 @@ def embedded_aws() -> Iterator[Sandbox]:
 
 @pytest.fixture
 def aws(embedded_aws: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
-    """The AWS that the environment variables select, without faults and with an empty table."""
+    """The AWS that the environment variables select, without faults and stacks, and with an empty
+    table."""
     environment = {
         "AWS_ENDPOINT_URL": embedded_aws.url,
         "AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7EXAMPLE",
@@ -41,6 +42,9 @@ def aws(embedded_aws: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sand
     table = embedded_aws.client("dynamodb")
     for item in table.scan(TableName=TABLE)["Items"]:
         table.delete_item(TableName=TABLE, Key={name: item[name] for name in ("pk", "sk")})
+    stacks = embedded_aws.client("cloudformation")
+    for stack in stacks.describe_stacks()["Stacks"]:
+        stacks.delete_stack(StackName=stack["StackId"])
     drop_clients()
 
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -31,9 +30,7 @@ STACK = "several-places"
 
 
 @pytest.fixture
-def deployed(
-    aws: Sandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Iterator[tuple[str, ...]]:
+def deployed(aws: Sandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[str, ...]:
     """The options of two profiles: account dev has a stack with cluster prod, and gone does not
     answer. Only profiles have endpoints: with the credentials of the environment, botocore would
     call AWS."""
@@ -61,8 +58,7 @@ def deployed(
         monkeypatch.delenv(name)
     for tries in ("DEFAULT_TRIES", "BACKGROUND_TRIES"):
         monkeypatch.setattr(f"leeway.wiring.clients.{tries}", 1)
-    yield ("--stack", STACK)
-    stacks.delete_stack(StackName=STACK)
+    return ("--stack", STACK)
 
 
 def test_each_account_is_read_and_one_that_fails_does_not_hide_the_others(
@@ -291,15 +287,12 @@ def test_the_stack_of_a_stack_set_is_found_by_the_prefix_of_its_names(
         TemplateBody=json.dumps(template),
         Parameters=[{"ParameterKey": key, "ParameterValue": value} for key, value in given],
     )
-    try:
-        found = find_stack("fleet")
-        assert (found.table, found.clusters) == (TABLE, ("dev", "prod"))
-        cloudformation = CloudFormation(lambda: stacks)
-        deployed = cloudformation.stack("fleet")
-        assert (deployed.name, deployed.stack_name) == ("fleet", stack)
-        with pytest.raises(CannotBeDoneError, match="is of a StackSet, which would undo"):
-            cloudformation.change_clusters("fleet", add="new")
-        with pytest.raises(CannotBeDoneError, match="has no stack nodes"):
-            find_stack("nodes")
-    finally:
-        stacks.delete_stack(StackName=stack)
+    found = find_stack("fleet")
+    assert (found.table, found.clusters) == (TABLE, ("dev", "prod"))
+    cloudformation = CloudFormation(lambda: stacks)
+    deployed = cloudformation.stack("fleet")
+    assert (deployed.name, deployed.stack_name) == ("fleet", stack)
+    with pytest.raises(CannotBeDoneError, match="is of a StackSet, which would undo"):
+        cloudformation.change_clusters("fleet", add="new")
+    with pytest.raises(CannotBeDoneError, match="has no stack nodes"):
+        find_stack("nodes")
