@@ -13,13 +13,16 @@ from leeway.disruption.decide import decide_returns
 from leeway.disruption.explain import explain_node
 from leeway.disruption.rules import Budget, Cause, ReturnRules
 from leeway.disruption.snapshot import MovablePod, OwnNode, Snapshot
+from leeway.execution.attempt import Phase
 from leeway.hibernation import Hibernation
 from leeway.policy.rules import OnBlocked, Replacement
+from leeway.ports.aws import CloudUnavailable
 from leeway.retirement.record import Retirement, ReturnTerms
 from leeway.selection.labels import ZONE
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import Pod, Spread, Weighted
 from leeway.selection.requirements import Requirement, Requirements
+from leeway.table import Key
 
 from tests.disruption.clusters import Cluster
 from tests.disruption.returning import Returning
@@ -146,6 +149,45 @@ def test_an_expired_node_of_a_pool_that_hibernates_ends_within_the_bound_of_its_
     assert (terms.cause, terms.forced) == ("Expired", True)
     assert record.on_blocked is OnBlocked.DELETE
     assert record.deadline is not None
+
+
+def test_a_node_stays_whose_pool_wakes_before_its_drain_has_ended(catalog: Catalog) -> None:
+    cluster = Cluster(catalog)
+    cluster.add("busy", *pods(1, cpu=500), created_at=NOW - DAY)
+    cluster.sleeping = {"web": replace(ASLEEP, pool="web")}
+    returning = Returning(cluster)
+    returning.record_launches()
+    returning.runs(3)
+    assert returning.returns.staying("prod", ["other"]) == frozenset()
+    assert returning.retirements["i-busy"].phase is Phase.NOTICED
+    returning.starts.failures = 1
+    with pytest.raises(CloudUnavailable):
+        returning.returns.staying("prod", ["web"])
+    for _ in range(2):
+        assert returning.returns.staying("prod", ["web"]) == {"i-busy"}, "also while it is undone"
+    record = returning.retirements["i-busy"]
+    assert (record.phase, record.attempt, record.reason.code) == (Phase.UNDOING, 2, "PoolIsAwake")
+
+
+def test_a_node_whose_drain_ends_meanwhile_does_not_stay(catalog: Catalog) -> None:
+    cluster = Cluster(catalog)
+    cluster.add("busy", *pods(1, cpu=500), created_at=NOW - DAY)
+    cluster.sleeping = {"web": replace(ASLEEP, pool="web")}
+    returning = Returning(cluster)
+    returning.record_launches()
+    returning.runs(3)
+    store = returning.table.before
+
+    def finish(operation: str, key: Key) -> None:
+        store(operation, key)
+        if operation == "put" and key[0].startswith("RETIREMENT#"):
+            record = returning.retirements["i-busy"]
+            finished = {"phase": Phase.FINISHED, "version": record.version + 1}
+            returning.retirements["i-busy"] = record.model_copy(update=finished)
+
+    returning.table.before = finish
+    assert returning.returns.staying("prod", ["web"]) == frozenset()
+    assert returning.retirements["i-busy"].phase is Phase.FINISHED
 
 
 def test_a_pod_without_a_controller_keeps_its_node_although_its_pool_hibernates() -> None:

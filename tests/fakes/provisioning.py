@@ -32,17 +32,22 @@ class OneClusterState:
 
 
 class ManifestsInMemory(Configuration):
-    """Manifests and a policy that are the same for every cluster."""
+    """Manifests and a policy that are the same for every cluster. `deleted`: the table says that
+    some were deleted."""
 
     def __init__(self, written: Sequence[Written] = ()) -> None:
         self.written = written
         self.policy = ClusterPolicy()
+        self.deleted = False
 
     def policy_of(self, cluster: str) -> ClusterPolicy:
         return self.policy
 
     def manifests(self, cluster: str, resources: Collection[str]) -> tuple[Written, ...]:
         return tuple(one for one in self.written if one.kind.resource in resources)
+
+    def has_deleted(self, cluster: str, resources: Collection[str]) -> bool:
+        return self.deleted
 
 
 @dataclass

@@ -6,19 +6,30 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from leeway.execution.attempt import Phase
 from leeway.hibernation import POOL_HIBERNATES, SLEEPING, woken
+from leeway.manifests.configuration import MANIFEST
 from leeway.manifests.in_cluster import KARPENTER_IS_RUNNING, MANIFESTS_HELD
 from leeway.manifests.node_pool import SCHEDULE
+from leeway.notices import NoticeKind
 from leeway.pool_pauses import JOIN_TIME, POOL, JoinTime
+from leeway.ports.kubernetes_objects import RETIRING
 from leeway.provision_run import CLUSTER_WITHOUT_POOLS, NodeProvisioning
+from leeway.provisioning.cluster_state import CORDONED
 from leeway.provisioning.report import STATUS
 from leeway.reasons import Reason, ReasonCode
+from leeway.retirement.record import RETIREMENT, ReturnTerms
+from leeway.selection.labels import INSTANCE_TYPE
 from leeway.selection.offers.catalog import Catalog
+from leeway.selection.pods import Taint
 from leeway.switched import SWITCHED_TO_KARPENTER
 
+from tests.aws.stored import manifest
+from tests.disruption.clusters import facts
 from tests.launch.launching import NOW, order
-from tests.launch.pools import ONE_POD_EACH, node_class, pool
-from tests.provisioning.buying import Buying, big_pods
+from tests.launch.pools import ONE_POD_EACH, node_class, pods, pool
+from tests.provisioning.buying import Buying, big_pods, node
+from tests.retirement.retirements import take
 
 HOUR = timedelta(hours=1)
 NIGHTS = [{"timezone": "Europe/Berlin", "start": "0 20 * * *", "end": "0 6 * * *"}]
@@ -141,3 +152,53 @@ def test_the_record_is_right_whichever_instance_of_the_function_runs(catalog: Ca
         one.run("prod", "pods are pending", buying.time + HOUR)
         assert bool(recorded(buying)) is sleeps
         buying.time += HOUR
+
+
+def test_pods_of_a_woken_pool_use_the_node_whose_drain_did_not_end(catalog: Catalog) -> None:
+    """A PodDisruptionBudget has kept one of its two pods all night."""
+    cordon = (Taint(RETIRING, "capacity-return", "NoSchedule"), Taint(CORDONED, "", "NoSchedule"))
+    kept, *evicted = pods(3, cpu=30_000)
+    buying = Buying(catalog, asleep(), node_class())
+    state = buying.states.state
+    held = node("ip-held", kept, labels={**node("x").labels, INSTANCE_TYPE: "m5.24xlarge"})
+    held = replace(held, taints=cordon)
+    buying.own["i-held"] = facts("i-held")
+    buying.states.state = replace(state, nodes=(held,), joined={"i-held": "ip-held"})
+    terms = ReturnTerms(cause="Hibernation")
+    record = take(None, NoticeKind.CAPACITY_RETURN, "n-1").record
+    drains = {"facts": facts("i-held"), "phase": Phase.RUNNING, "terms": terms}
+    buying.table.put(RETIREMENT, record.model_copy(update=drains))
+    buying.wait_for_nodes(*evicted)
+    report = buying.run()
+    assert (report.launched, len(report.without_node)) == ((), 2)
+    assert buying.table.records(RETIREMENT)["i-held"].phase is Phase.RUNNING
+    wake(buying, HOUR)
+    report = buying.run()
+    assert (report.launched, report.without_node) == ((), ())
+    record = buying.table.records(RETIREMENT)["i-held"]
+    assert (record.phase, record.attempt) == (Phase.UNDOING, 2)
+
+
+def test_a_pool_that_is_created_again_sleeps_by_its_own_schedule(catalog: Catalog) -> None:
+    buying = Buying(catalog, asleep(), pool("other", only=ONE_POD_EACH), node_class())
+    wake(buying, 100 * HOUR)
+    other = woken(None, "prod", "other", HOUR, buying.time, "alice")
+    buying.table.put(POOL, other)
+    buying.run()
+    assert recorded(buying) == {}
+    written = buying.manifests.written
+    buying.manifests.written = [one for one in written if one.manifest.metadata.name != "web"]
+    buying.manifests.deleted = True
+    buying.time += HOUR
+    deleted = manifest("web", resource="nodepool.karpenter.sh", deleted_at=buying.time)
+    buying.table.put(MANIFEST, deleted, replaces=0, cluster="prod")
+    for _ in range(2):
+        buying.run()
+    buying.manifests.written = written
+    buying.run()
+    assert recorded(buying) == {"web": "20:00 Europe/Berlin"}
+    assert buying.table.get(POOL, cluster="prod", pool="other") == other
+    buying.time += HOUR
+    wake(buying, HOUR)
+    buying.run()
+    assert recorded(buying) == {}, "it was woken after the deletion"

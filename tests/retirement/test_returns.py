@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leeway.capacity_requests import PriceLimit
+from leeway.disruption.reasons import POOL_IS_AWAKE
 from leeway.notices import NoticeKind
 from leeway.policy.rules import SUCCESSOR_TIMEOUT, ChurnCap, ClusterPolicy, OnBlocked, Replacement
 from leeway.ports.kubernetes import ClusterUnavailable, NodeCount
@@ -18,10 +19,11 @@ from leeway.ports.kubernetes_objects import (
     Node,
     Pod,
 )
+from leeway.retirement.attempts import undo_return
 from leeway.retirement.cordon import why_kept
 from leeway.retirement.disruption_budget import LEDGER, DisruptionLedger, read_ledger
 from leeway.retirement.outcome import Outcome, RetirementResult
-from leeway.retirement.record import ReturnTerms
+from leeway.retirement.record import RETIREMENT, ReturnTerms
 from leeway.switched import SWITCH, Buyer, Switch, switch_of
 
 from tests.fakes.pools import LIMIT, FakeBuyer, of_pool
@@ -450,3 +452,37 @@ def test_a_pod_without_a_controller_keeps_a_cordoned_node_of_a_pool_that_hiberna
     bare = replace(WEB, controller=None)
     why = why_kept(node, [WEB, bare], ReturnTerms(cause=cause), NOTICED)
     assert (why is not None) is kept
+
+
+def test_a_node_whose_pool_wakes_stays_although_its_drain_has_begun() -> None:
+    """A PodDisruptionBudget lets go one of two pods at night, and blocks the other one."""
+    other = replace(WEB, name="web-2", uid="u-2")
+    fakes = returned(ReturnTerms(cause="Hibernation"), WEB, other)
+    fakes.record = fakes.record.model_copy(update={"replacement": Replacement.NONE})
+
+    def wake(step: str) -> None:
+        fakes.cluster.blocks = step.startswith("drain")  # after the dry run
+        if step == "drain-3" and fakes.record.attempt == 1:
+            reason = POOL_IS_AWAKE(pool="spot-general", instance="i-1")
+            undoing = undo_return(fakes.record, reason, fakes.clock.time)
+            assert undoing is not None
+            fakes.table.put(RETIREMENT, undoing)
+
+    fakes.steps.before_step = wake
+    assert fakes.run_attempt(1) is None
+    outcome = next_attempt(fakes)
+    assert (outcome.result, outcome.terminated) == (RetirementResult.UNDONE, False)
+    assert not fakes.cluster.marked
+    assert fakes.actions.ended == []
+    assert len(fakes.cluster.pods) == 2
+    assert not fakes.record.is_open
+    assert undo_return(fakes.record, outcome.reason, fakes.clock.time) is None
+
+
+def test_only_a_return_whose_drain_has_not_ended_is_undone() -> None:
+    fakes = returned(ReturnTerms(cause="Hibernation"), WEB)
+    reason = POOL_IS_AWAKE(pool="spot-general", instance="i-1")
+    rebalance = rebalanced().record
+    assert undo_return(rebalance, reason, NOTICED) is None
+    assert retire(fakes).terminated
+    assert undo_return(fakes.record, reason, NOTICED) is None

@@ -8,7 +8,7 @@ pods. A run that dies leaves its launch intents, and the next run completes them
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -21,7 +21,7 @@ from leeway.disruption.snapshot import is_marked
 from leeway.execution.retrying import API_ERRORS
 from leeway.hibernation import SLEEPING, Sleeping, SleepingPools
 from leeway.instances.facts import InstanceFacts
-from leeway.launch.hibernating import read_sleeping
+from leeway.launch.hibernating import end_wakes_of_deleted, read_sleeping
 from leeway.launch.intent import (
     JOIN_WITHIN,
     LaunchOutcome,
@@ -36,7 +36,7 @@ from leeway.launch.node_settings import settings_of
 from leeway.launch.prices import PRICE_CEILING_REACHED, Prices
 from leeway.launch.static_pools import count_of, shortages
 from leeway.manifests.base import Manifest
-from leeway.manifests.configuration import Configuration
+from leeway.manifests.configuration import POOL, Configuration
 from leeway.manifests.in_cluster import KARPENTER_IS_RUNNING, MANIFESTS_HELD
 from leeway.manifests.node_pool import NodePool, without_conflicts
 from leeway.manifests.status import PoolUsage
@@ -206,6 +206,8 @@ class NodeProvisioning:
         failed, and whether the run is to be repeated."""
         begun = self._deps.clock.now()
         try:
+            if self._deps.manifests.has_deleted(cluster, (POOL,)):
+                end_wakes_of_deleted(self._deps.table, cluster)
             report = self._run(cluster, why, until)
         except Exception as error:  # noqa: BLE001 (reported and repeated; other clusters go on)
             failure = PROVISIONING_FAILED(cluster=cluster, error=clause(_described(error)))
@@ -238,7 +240,9 @@ class NodeProvisioning:
         upcoming = Upcoming()
         if not policy.paused:
             upcoming = self._deps.upcoming.read(cluster, pools, catalog, now)
-        read = self._read(cluster, manifests, pools, requests, catalog, upcoming)
+        sleeping, staying = self._asleep(cluster, manifests, now)
+        requests = [one for one in requests if one.instance not in staying]
+        read = self._read(cluster, manifests, pools, requests, catalog, upcoming, sleeping, staying)
         outcome, failures, told = LaunchOutcome((), (), (), ()), unanswered, EventsWritten()
         late: tuple[LatePool, ...] = ()
         static = StaticCapacity()
@@ -316,10 +320,13 @@ class NodeProvisioning:
         requests: Sequence[CapacityRequest],
         catalog: Catalog,
         upcoming: Upcoming,
+        sleeping: Sleeping,
+        staying: Collection[str],
     ) -> ClusterRead:
-        """Read the cluster after the intents: an instance that joins in between has its Node."""
+        """Read the cluster after the intents: an instance that joins in between has its Node. The
+        nodes of the instances `staying` are about to be uncordoned."""
         intents = all_intents(self._deps.table, cluster)
-        state = self._deps.states.read(cluster)
+        state = self._deps.states.read(cluster).uncordoned(staying)
         now = self._deps.clock.now()
         promised = promised_nodes(intents, pools, catalog)
         starting = dict(starting_nodes(state.nodes, state.joined, promised, intents, now))
@@ -340,8 +347,17 @@ class NodeProvisioning:
             starting,
             demand,
             upcoming.problems,
-            read_sleeping(self._deps.table, cluster, manifests, now),
+            sleeping,
         )
+
+    def _asleep(
+        self, cluster: str, manifests: Sequence[Manifest], now: datetime
+    ) -> tuple[Sleeping, frozenset[str]]:
+        """Return the pools that hibernate, and the instances whose nodes stay because their pool
+        does not hibernate any more."""
+        sleeping = read_sleeping(self._deps.table, cluster, manifests, now)
+        pools = {one.metadata.name for one in manifests if isinstance(one, NodePool)}
+        return sleeping, self._deps.returns.staying(cluster, pools - sleeping.keys())
 
     def _store_sleeping(self, cluster: str, sleeping: Sleeping) -> None:
         """Store which pools hibernate, if that has changed: costs and the status read it."""

@@ -32,6 +32,11 @@ NODE_HIBERNATES = ReasonCode(
     "Pool {pool} hibernates until {until}: node {node} is given back, which saves {saving:.4f} USD "
     "per hour.",
 )
+POOL_IS_AWAKE = ReasonCode(
+    "PoolIsAwake",
+    "Pool {pool} does not hibernate any more, so instance {instance} stays: Leeway uncordons its "
+    "node.",
+)
 POOL_IS_STATIC = ReasonCode(
     "PoolIsStatic",
     "Node {node} is of pool {pool}, which keeps {replicas:node} (spec.replicas): it is not "

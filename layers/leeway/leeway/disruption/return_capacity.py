@@ -40,7 +40,7 @@ from leeway.ports.functions import RetireNode
 from leeway.provisioning.demand import ClusterRead
 from leeway.provisioning.report import CapacityReturned
 from leeway.reasons import Reason, ReasonCode, clause
-from leeway.retirement.attempts import apply_return
+from leeway.retirement.attempts import apply_return, undo_return
 from leeway.retirement.disruption_budget import read_ledger
 from leeway.retirement.pool_successors import OPEN_AT_MOST
 from leeway.retirement.record import RETIREMENT, Retirement, ReturnTerms
@@ -337,6 +337,31 @@ class ReturnCapacity:
             self._request(change.record, one.name, now)
         self._start(change.record)
         return True
+
+    def staying(self, cluster: str, awake: Collection[str]) -> frozenset[str]:
+        """Undo the returns of nodes whose pool hibernated and is `awake` now, and return their
+        instances: a drain that waited all night must not hold a node of the day.
+
+        Raises:
+            CloudUnavailable, CloudRefused: the table failed, or Lambda. The next run, or reconcile,
+                repeats what is missing.
+        """
+        found = set()
+        for one in self._open(cluster):
+            asleep = one.returns is not None and one.returns.cause == Cause.HIBERNATION
+            if not asleep or one.facts.owner.name not in awake:
+                continue
+            reason = reasons.POOL_IS_AWAKE(pool=one.facts.owner.name, instance=one.instance)
+            undoing = undo_return(one, reason, self._deps.clock.now())
+            if undoing is not None:
+                try:
+                    self._deps.table.put(RETIREMENT, undoing)
+                except RecordChanged:  # its drain has ended meanwhile, or the next run sees it
+                    continue
+                self._start(undoing)
+            if undoing is not None or one.phase is Phase.UNDOING:
+                found.add(one.instance)
+        return frozenset(found)
 
     def _start_again(self, record: Retirement, now: datetime) -> None:
         """Start a retirement whose start may be lost. A repeated start does nothing."""

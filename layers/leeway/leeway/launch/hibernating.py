@@ -1,18 +1,20 @@
 """Which pools of a cluster hibernate now, and how long before a window their nodes are launched."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import median_low
 
 from leeway.headroom.plan import DEFAULT_JOIN_TIME, RUN_EVERY
-from leeway.hibernation import Sleeping, hibernation, woken_until
+from leeway.hibernation import Sleeping, hibernation, put_to_sleep, woken_until
 from leeway.launch.intent import JOIN_WITHIN
 from leeway.manifests.base import Manifest
+from leeway.manifests.configuration import StoredManifests, deleted_pools
 from leeway.manifests.node_pool import NodePool
 from leeway.pool_pauses import JOIN_TIME, POOL, JoinTime, PoolRecord
 from leeway.reasons import counted
-from leeway.table import Table
+from leeway.table import RecordChanged, Table
 
 
 def read_sleeping(
@@ -50,6 +52,21 @@ def sleeping_pools(
         if (windows := one.windows()) and (name := one.metadata.name)
     )
     return {one.pool: one for one in found if one is not None}
+
+
+def end_wakes_of_deleted(table: Table, cluster: str) -> None:
+    """End the wakes of pools that were deleted since: a pool that is created later and has the same
+    name sleeps by its own schedule.
+
+    Raises:
+        CloudUnavailable, CloudRefused: the table failed.
+    """
+    deleted = deleted_pools(StoredManifests(table), cluster)
+    for one in table.list(POOL, cluster=cluster):
+        ended = deleted.get(one.pool)
+        if ended is not None and one.woken_at is not None and one.woken_at <= ended:
+            with suppress(RecordChanged):  # the next run repeats it
+                table.put(POOL, put_to_sleep(one))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from leeway.launch.intent import (
     nodes_on_the_way,
 )
 from leeway.launch.prices import PriceCeiling, Prices, SpendingLimit
-from leeway.provisioning.cluster_state import ClusterState
+from leeway.provisioning.cluster_state import CORDONED, ClusterState
 from leeway.provisioning.demand import ClusterRead, Demand
 from leeway.reasons import ReasonCode
 from leeway.selection.offers.catalog import Catalog
@@ -110,8 +110,6 @@ def _without(replacing: Mapping[str, float], price: float, pool: str) -> dict[st
         price -= taken
     return left
 
-
-CORDONED = "node.kubernetes.io/unschedulable"
 
 MOST_IN_VAIN = 3
 """Nodes that joined for a workload and stay empty, after which nothing is launched for it."""

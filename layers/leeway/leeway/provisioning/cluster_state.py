@@ -1,7 +1,7 @@
 """The state of a cluster as provision_nodes reads it, its Protocol, and how objects are read."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -12,6 +12,7 @@ from leeway.ports.kubernetes_objects import (
     DO_NOT_CONSOLIDATE,
     DO_NOT_DISRUPT,
     FOREVER,
+    RETIRING,
     protected_until,
 )
 from leeway.ports.kubernetes_objects import Condition as NodeCondition
@@ -170,6 +171,17 @@ class ClusterState:
     unreadable: Sequence[UnreadableObject] = ()
     unusable: Sequence[ExistingNode] = ()
 
+    def uncordoned(self, instances: Collection[str]) -> "ClusterState":
+        """Return the state as it will be when the nodes of these instances take pods again."""
+        names = {self.joined.get(one) for one in instances}
+        nodes = (
+            replace(one, taints=tuple(t for t in one.taints if t.key not in {CORDONED, RETIRING}))
+            if one.name in names
+            else one
+            for one in self.nodes
+        )
+        return replace(self, nodes=tuple(nodes)) if names else self
+
 
 class ClusterStates(Protocol):
     """Reads of clusters."""
@@ -182,6 +194,10 @@ class ClusterStates(Protocol):
         """
         ...
 
+
+CORDONED = "node.kubernetes.io/unschedulable"
+"""The key of the taint of a cordoned node. Source: Kubernetes, "Well-Known Labels, Annotations and
+Taints"."""
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 DISRUPTED = Taint("karpenter.sh/disrupted")

@@ -9,7 +9,7 @@ from leeway.hibernation import Sleeping
 from leeway.instances.facts import InstanceFacts
 from leeway.launch.intent import JOIN_WITHIN, LaunchIntent
 from leeway.manifests.base import Manifest
-from leeway.provisioning.cluster_state import ClaimedNode, ClusterState, ObservedPod
+from leeway.provisioning.cluster_state import CORDONED, ClaimedNode, ClusterState, ObservedPod
 from leeway.reasons import Reason
 from leeway.selection.labels import (
     CAPACITY_TYPE,
@@ -249,7 +249,7 @@ def _transient(node: ExistingNode) -> bool:
 
 
 def _shows(node: ExistingNode, instance: InstanceFacts) -> bool:
-    cordoned = any(taint.key == "node.kubernetes.io/unschedulable" for taint in node.taints)
+    cordoned = any(taint.key == CORDONED for taint in node.taints)
     same = node.labels.get(INSTANCE_TYPE) == instance.instance_type
     return same and not cordoned and not _transient(node)
 

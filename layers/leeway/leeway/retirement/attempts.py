@@ -139,18 +139,35 @@ def undo(stored: Retirement | None, notice: Notice) -> RecordChange[Retirement] 
     if reason is None:
         return None
     # The record does not keep the id of this notice: a postponed change has the same id again.
-    undoing = stored.model_copy(
+    undoing = _undoing(stored, reason, notice.time)
+    stays_cordoned = stored.stays_cordoned and notice.kind in _CANCELLABLE
+    undoing = undoing.model_copy(update={"stays_cordoned": stays_cordoned})
+    return RecordChange(undoing, True, True, reason)
+
+
+def undo_return(stored: Retirement, reason: Reason, now: datetime) -> Retirement | None:
+    """Return the record of a node that stays because the cause of its return is over; None if its
+    instance is about to end, or the return is undone already.
+
+    A drain that has begun is undone too: evicted pods stay evicted, and the node takes new pods.
+    """
+    if stored.returns is None or stored.phase not in {Phase.NOTICED, Phase.RUNNING}:
+        return None
+    return _undoing(stored, reason, now)
+
+
+def _undoing(stored: Retirement, reason: Reason, now: datetime) -> Retirement:
+    """Return the record of the attempt that removes the marks from the node."""
+    return stored.model_copy(
         update={
             "attempt": stored.attempt + 1,
             "version": stored.version + 1,
             "phase": Phase.UNDOING,
-            "stays_cordoned": stored.stays_cordoned and notice.kind in _CANCELLABLE,
             "answer": None,
-            "noticed_at": notice.time,
+            "noticed_at": now,
             "reason": reason,
         }
     )
-    return RecordChange(undoing, True, True, reason)
 
 
 def _died(stored: Retirement) -> Reason:
