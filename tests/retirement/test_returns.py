@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leeway.capacity_requests import PriceLimit
 from leeway.disruption.reasons import POOL_IS_AWAKE
+from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import NoticeKind
 from leeway.policy.rules import SUCCESSOR_TIMEOUT, ChurnCap, ClusterPolicy, OnBlocked, Replacement
 from leeway.ports.kubernetes import ClusterUnavailable, NodeCount
@@ -21,12 +22,17 @@ from leeway.ports.kubernetes_objects import (
 )
 from leeway.retirement.attempts import undo_return
 from leeway.retirement.cordon import why_kept
-from leeway.retirement.disruption_budget import LEDGER, DisruptionLedger, read_ledger
+from leeway.retirement.disruption_budget import (
+    INVOLUNTARY_BEFORE,
+    LEDGER,
+    DisruptionLedger,
+    read_ledger,
+)
 from leeway.retirement.outcome import Outcome, RetirementResult
 from leeway.retirement.record import RETIREMENT, ReturnTerms
 from leeway.switched import SWITCH, Buyer, Switch, switch_of
 
-from tests.fakes.pools import LIMIT, FakeBuyer, of_pool
+from tests.fakes.pools import LIMIT, OF_POOL, FakeBuyer, of_pool
 from tests.fakes.retirement import POD, RetirementFakes, next_attempt, rebalanced, retire
 from tests.retirement.retirements import NOTICED, take
 
@@ -205,6 +211,40 @@ def test_a_scheduled_change_waits_for_a_switch_and_an_interruption_does_not() ->
     fakes = of_pool(NoticeKind.SPOT_INTERRUPTION, pods=[], blocks=False)
     switched_to(fakes, Buyer.KARPENTER)
     assert retire(fakes).result is RetirementResult.DRAINED
+
+
+KARPENTERS = OF_POOL.model_copy(update={"owner": Owner(OwnerKind.KARPENTER, "spot-general")})
+
+
+@pytest.mark.parametrize("taken_over", ["request-disruption-5", "request-disruption-24"])
+def test_a_scheduled_change_of_a_node_that_a_switch_took_over_drains_nothing(
+    taken_over: str,
+) -> None:
+    """The change is in an hour and some minutes: Leeway waits until an hour before it."""
+    fakes = of_pool(NoticeKind.SCHEDULED_CHANGE, pods=[POD], blocks=False)
+    deadline = NOTICED + INVOLUNTARY_BEFORE + timedelta(minutes=22, seconds=30)
+    fakes.record = fakes.record.model_copy(update={"deadline": deadline})
+    switched_to(fakes, Buyer.KARPENTER)
+
+    def take_over(step: str) -> None:
+        if step == taken_over:
+            fakes.instances.described = KARPENTERS
+
+    fakes.steps.before_step = take_over
+    outcome = retire(fakes)
+    assert (outcome.result, outcome.terminated) == (RetirementResult.DECLINED, False)
+    assert "is of karpenter spot-general now" in outcome.reason.message
+    assert fakes.actions.done == []
+    assert len(fakes.cluster.pods) == 1
+    began = fakes.clock.time - deadline + INVOLUNTARY_BEFORE
+    assert (began > timedelta(0)) is (taken_over == "request-disruption-24")
+
+
+def test_a_scheduled_change_of_leeways_node_is_drained_in_the_last_hour_of_a_switch() -> None:
+    fakes = of_pool(NoticeKind.SCHEDULED_CHANGE, pods=[POD], blocks=False)
+    switched_to(fakes, Buyer.KARPENTER)
+    assert retire(fakes).result is RetirementResult.DRAINED
+    assert fakes.clock.time >= NOTICED.replace(hour=12)
 
 
 def test_a_node_of_a_group_does_not_wait_for_a_switch() -> None:

@@ -159,6 +159,11 @@ def decide_and_cordon(attempt: Attempt) -> CordonResult:
         if decision.verdict is not BudgetVerdict.GO:
             return _wait_or_decline(attempt, record, decision)
         return _confirmed(attempt, try_cordon(attempt, record))
+    if record.drain_began_at is None and record.kind in VOLUNTARY:
+        # It waited until it can wait no longer. A switch may have taken the node meanwhile.
+        switched = _decide_switched(attempt, record, policy)
+        if switched is not None and switched.verdict is BudgetVerdict.DECLINE:
+            return _wait_or_decline(attempt, record, switched)
     return try_cordon(attempt, record, just_read=True)
 
 
@@ -499,8 +504,8 @@ def request_disruption(
 def _decide_disruption(
     attempt: Attempt, record: Retirement, policy: ClusterPolicy
 ) -> BudgetDecision:
-    if (switched := _why_switched(attempt, record)) is not None:
-        return BudgetDecision(BudgetVerdict.WAIT, switched)
+    if (switched := _switched(attempt, record, policy)) is not None:
+        return switched
     begun = record.replacement_intent is not None
     why_group = _why_group_launches_none if record.follows_template else _why_group_replaces
     if not begun and (replaces := why_group(attempt, record)):
@@ -524,13 +529,37 @@ def _decide_disruption(
     return _request_from_ledger(attempt, record, policy, cluster.count_nodes().ready)
 
 
-def _why_switched(attempt: Attempt, record: Retirement) -> Reason | None:
-    """Return why a node of Leeway waits while `leeway switch` hands it to Karpenter. Nodes of
-    groups are not handed over."""
+def _decide_switched(
+    attempt: Attempt, record: Retirement, policy: ClusterPolicy
+) -> BudgetDecision | None:
+    """Decide as `_switched`. A drain that can wait no longer does not wait for what cannot be
+    read."""
+    again = attempt.again()
+    try:
+        while True:
+            with again:
+                return _switched(attempt, record, policy)
+    except API_ERRORS:
+        return None
+
+
+def _switched(attempt: Attempt, record: Retirement, policy: ClusterPolicy) -> BudgetDecision | None:
+    """Decide about a node of Leeway in a cluster that `leeway switch` hands to Karpenter: it waits,
+    and stays when it is Karpenter's. Nodes of groups are not handed over."""
     if record.facts.owner.kind is not OwnerKind.LEEWAY:
         return None
     cluster = record.facts.cluster
-    return switched_block(switch_of(attempt.ports.table, cluster), cluster)
+    reason = switched_block(switch_of(attempt.ports.table, cluster), cluster)
+    if reason is None:
+        return None
+    facts = attempt.ports.instances.describe(record.instance)
+    if facts is not None and not policy.retires_nodes_of(facts.owner):
+        reason = RETIREMENT_CANCELLED(
+            f"Instance {record.instance} is of {facts.owner.kind} {facts.owner.name} now, which "
+            "retires its nodes itself."
+        )
+        return BudgetDecision(BudgetVerdict.DECLINE, reason)
+    return BudgetDecision(BudgetVerdict.WAIT, reason)
 
 
 def _decide_repair(
