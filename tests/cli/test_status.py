@@ -470,6 +470,12 @@ def test_a_pool_that_hibernates_is_woken_for_a_time_and_put_to_sleep_again(
     (cluster,) = json.loads(run("--cluster", "night", "-o", "json")[1])["clusters"]
     assert cluster["hibernatingPools"][0]["pool"] == "dev"
     assert cluster["needsAPerson"] == []
+    # The last run was before the window opened, and nothing has run since.
+    opened = asleep.model_copy(update={"opens": datetime.now(UTC) - timedelta(minutes=1)})
+    table_in(aws).put(SLEEPING, SleepingPools(pools=(opened,)), cluster="night")
+    assert "hibernates" not in run("--cluster", "night")[1]
+    (cluster,) = json.loads(run("--cluster", "night", "-o", "json")[1])["clusters"]
+    assert cluster.get("hibernatingPools", []) == []
 
     def wake(*arguments: str) -> tuple[int, str]:
         code = main.run(["wake", *arguments, "--cluster", "night"])

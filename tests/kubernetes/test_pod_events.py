@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from leeway.kubernetes.kubeconfig import kubeconfig_connection
@@ -39,8 +40,17 @@ def test_an_event_is_written_once_and_says_which_pod(live: Live, events: HttpPod
     assert len(found["message"]) == 1024
 
 
-def test_an_event_in_a_namespace_that_has_gone_is_no_error(events: HttpPodEvents) -> None:
+def events_of(live: Live, pod: str) -> list[dict[str, Any]]:
+    """The Events about pods of this name, of all namespaces."""
+    listed = live.api.get("/api/v1/events").json()["items"]
+    return [one for one in listed if one["involvedObject"]["name"] == pod]
+
+
+def test_an_event_in_a_namespace_that_has_gone_is_no_error(
+    live: Live, events: HttpPodEvents
+) -> None:
     events.write(PodEvent("x.0011", "gone", "x", "uid", "NoNodePool", "no"))
+    assert events_of(live, "x") == [], "it is dropped, and written to no other namespace"
 
 
 def test_an_event_in_a_namespace_that_terminates_is_no_error(
@@ -54,6 +64,10 @@ def test_an_event_in_a_namespace_that_terminates_is_no_error(
     refused = live.api.post(f"{leaving}/configmaps", json={"metadata": {"name": "late"}})
     assert refused.json()["details"]["causes"][0]["reason"] == "NamespaceTerminating"
     events.write(PodEvent("x.0011", "leaving", "x", "uid", "NoNodePool", "no"))
+    assert events_of(live, "x") == []
+    events.write(PodEvent("y.0011", "default", "y", "uid", "NoNodePool", "no"))
+    (written,) = events_of(live, "y")
+    assert written["metadata"]["namespace"] == "default", "one that was dropped stops no later one"
 
 
 def test_an_event_that_no_role_allows_is_an_error(tmp_path: Path) -> None:
