@@ -125,6 +125,19 @@ def test_a_cordon_sets_a_taint_and_an_uncordon_removes_it(cluster: Live) -> None
     assert cluster.until(lambda: not taints())
 
 
+def test_a_node_that_becomes_ready_loses_the_taint_of_one_that_is_not(cluster: Live) -> None:
+    """Source: Kubernetes, the controller nodelifecycle: it keeps this taint as the condition."""
+    path = "/api/v1/nodes/registered"
+    taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+    other = {"key": "team", "effect": "NoSchedule"}
+    node = {"metadata": {"name": "registered"}, "spec": {"taints": [taint, other]}}
+    cluster.create("/api/v1/nodes", node)
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""}
+    cluster.patch(f"{path}/status", {"status": {"conditions": [ready]}})
+    cluster.until(lambda: cluster.api.get(path).json()["spec"]["taints"] == [other])
+    cluster.api.delete(path)
+
+
 def test_a_daemon_pod_runs_on_every_node_and_tolerates_a_cordon(cluster: Live) -> None:
     [tainted] = cluster.add_nodes(6)
     taint = {"key": "team", "value": "gpu", "effect": "NoSchedule"}

@@ -232,16 +232,14 @@ class Instances:
         status = {**node["status"], "conditions": conditions}
         self._cluster.store.replace(registry.NODE, {**node, "spec": spec, "status": status})
 
-    def _taint_cordoned(self, name: str) -> None:
-        """Set or remove the taint of a cordon, as the node lifecycle controller does."""
+    def _taint(self, name: str) -> None:
+        """Set or remove the taint of a cordon, and remove that of a Node that is Ready, as the node
+        lifecycle controller does."""
         node = self._cluster.store.get(registry.NODE, "", name)
-        if node is None:
+        if node is None or not _is_tainted_late(node):
             return
-        cordoned = bool(node["spec"].get("unschedulable"))
-        if cordoned == has_taint(node, _CORDONED):
-            return
-        taints = _without(node, _CORDONED)
-        if cordoned:
+        taints = _without(node, _CORDONED, *([_NOT_READY] if is_ready(node) else []))
+        if node["spec"].get("unschedulable"):
             taints.append({"key": _CORDONED, "effect": "NoSchedule", "timeAdded": timestamp()})
         self._replace(node, node["status"].get("conditions") or [], taints)
 
@@ -254,8 +252,8 @@ class Instances:
             return
         if is_ready(node) and (old is None or not is_ready(old)):
             journal.add("node-ready", node=name)
-        if bool(node["spec"].get("unschedulable")) != has_taint(node, _CORDONED):
-            self._cluster.later(_TAINTED_AFTER_SECONDS, self._taint_cordoned, name)
+        if _is_tainted_late(node):
+            self._cluster.later(_TAINTED_AFTER_SECONDS, self._taint, name)
         if old is None:
             return
         before: Object = old["spec"]
@@ -329,6 +327,13 @@ def _condition(kind: str, status: str, reason: str, message: str) -> Object:
         "reason": reason,
         "message": message,
     }
+
+
+def _is_tainted_late(node: Object) -> bool:
+    """Whether the taints of a Node do not agree with its cordon, or with its Ready condition."""
+    cordoned = bool(node["spec"].get("unschedulable"))
+    ready = is_ready(node) and has_taint(node, _NOT_READY)
+    return ready or cordoned != has_taint(node, _CORDONED)
 
 
 def _without(node: Object, *keys: str) -> list[Object]:
