@@ -25,6 +25,7 @@ from lightkube.resources.core_v1 import Namespace, Node
 from lightkube.resources.rbac_authorization_v1 import ClusterRole
 
 from tests.end_to_end.environment import Environment, until
+from tests.end_to_end.provisioning import PARAMETERS
 from tests.sandbox.kubernetes.live import running_cluster
 
 GIVEN, CONTEXT, ALLOWED = (
@@ -53,6 +54,11 @@ class Conformance(Environment):
 
     def deploy(self, name: str, replicas: int, grace: int = 5) -> None:
         """Create a Deployment and wait until its pods are Ready."""
+        self.create(name, replicas, terminationGracePeriodSeconds=grace)
+        self.ready(name, replicas)
+
+    def create(self, name: str, replicas: int, **pod: Any) -> None:
+        """Create a Deployment; `pod` are fields of the spec of its pods."""
         labels = {"app": name}
         container = {
             "name": "c",
@@ -69,12 +75,11 @@ class Conformance(Environment):
                 "selector": {"matchLabels": labels},
                 "template": {
                     "metadata": {"labels": labels},
-                    "spec": {"containers": [container], "terminationGracePeriodSeconds": grace},
+                    "spec": {"containers": [container], **pod},
                 },
             },
         }
         self.kube.create(from_dict(made))
-        self.ready(name, replicas)
 
     def ready(self, name: str, replicas: int) -> None:
         """Wait until all pods of a Deployment are Ready."""
@@ -101,6 +106,7 @@ def sandbox_on(real: RealCluster, folder: Path) -> Any:
         scenario,
         state_dir=folder,
         real=real,
+        parameters=PARAMETERS,
         options={"lambda": ["--retry-delay", "1"], "aws": ["--schedule-speed", "0"]},
     )
 

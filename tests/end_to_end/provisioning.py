@@ -67,6 +67,7 @@ def sandbox_with(
 
 def prepare(sandbox: Sandbox) -> None:
     """Create a network that node classes select, a node role, and the catalog."""
+    cluster = sandbox.endpoints.cluster
     ec2, iam = client("ec2", sandbox.aws_url), client("iam", sandbox.aws_url)
     found = ec2.describe_subnets(Filters=[{"Name": "default-for-az", "Values": ["true"]}])
     subnets = found["Subnets"]
@@ -75,14 +76,14 @@ def prepare(sandbox: Sandbox) -> None:
     )
     tagged = [*(one["SubnetId"] for one in subnets), group["GroupId"]]
     ec2.create_tags(Resources=tagged, Tags=[{"Key": "discovery", "Value": "prod"}])
-    own = {"Key": f"kubernetes.io/cluster/{CLUSTER}", "Value": "owned"}
+    own = {"Key": f"kubernetes.io/cluster/{cluster}", "Value": "owned"}
     ec2.create_tags(Resources=[group["GroupId"]], Tags=[own])
     iam.create_role(RoleName=ROLE, AssumeRolePolicyDocument="{}")
     iam.create_instance_profile(InstanceProfileName=ROLE)
     iam.add_role_to_instance_profile(InstanceProfileName=ROLE, RoleName=ROLE)
     eks = client("eks", sandbox.aws_url)
     arn = PARAMETERS["NodeRoleArns"]
-    eks.create_access_entry(clusterName=CLUSTER, principalArn=arn, type="EC2_LINUX")
+    eks.create_access_entry(clusterName=cluster, principalArn=arn, type="EC2_LINUX")
     dynamodb = client("dynamodb", sandbox.aws_url)
     DynamoTable(lambda: dynamodb, table_of(sandbox)).put(
         SURVEY, compressed(sandbox_survey()), region="us-east-1"
@@ -126,7 +127,7 @@ def run(sandbox: Sandbox, *messages: dict[str, Any]) -> list[str]:
     functions = boto3.session.Session("sandbox", "sandbox").client(
         "lambda", endpoint_url=sandbox.lambda_url, region_name="us-east-1"
     )
-    event = {"Records": list(messages or (message(),))}
+    event = {"Records": list(messages or (message(sandbox.endpoints.cluster),))}
     answer = functions.invoke(FunctionName=FUNCTION, Payload=json.dumps(event).encode())
     payload = json.loads(answer["Payload"].read())
     assert "FunctionError" not in answer, payload
