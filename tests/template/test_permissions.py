@@ -305,7 +305,7 @@ RECEIVES, RETIRES, ADMITS = "ReceiveNoticeRole", "RetireNodeRole", "AdmitNodeRol
         ("INSTANCE#i-1", {"ReconcileRole"}),
         ("LAUNCH#prod", {BUYER}),
         ("MANUALLAUNCH#prod", set()),
-        ("POOLS#prod", {ADMITS}),
+        ("POOLS#prod", {ADMITS, BUYER}),
         ("RETIREMENT#prod#i-1", {RECEIVES, RETIRES, "ReconcileRole", BUYER}),
     ],
 )

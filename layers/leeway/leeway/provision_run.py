@@ -9,6 +9,7 @@ pods. A run that dies leaves its launch intents, and the next run completes them
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -207,7 +208,8 @@ class NodeProvisioning:
         begun = self._deps.clock.now()
         try:
             if self._deps.manifests.has_deleted(cluster, (POOL,)):
-                end_wakes_of_deleted(self._deps.table, cluster)
+                with suppress(*API_ERRORS):  # the next run repeats it
+                    end_wakes_of_deleted(self._deps.table, cluster)
             report = self._run(cluster, why, until)
         except Exception as error:  # noqa: BLE001 (reported and repeated; other clusters go on)
             failure = PROVISIONING_FAILED(cluster=cluster, error=clause(_described(error)))

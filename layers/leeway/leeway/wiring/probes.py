@@ -711,7 +711,7 @@ PROBES: Mapping[str, Sequence[Probe]] = {
         *_keep(
             "KeepRecords",
             *("LAUNCH", "PROVISIONING", "CAPACITY", "RETIREMENT"),
-            *("ADMISSION", "OFFERINGS", "ENDPOINT"),
+            *("ADMISSION", "OFFERINGS", "ENDPOINT", "POOLS"),
         ),
         *_table(
             "Query",
