@@ -20,7 +20,8 @@ def package(name: str) -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise NotInstalledError(
             f"The sandbox needs the package {name}, which is not installed. Install the extra "
-            "`sandbox`: `pip install '.[sandbox]'` in a clone of Leeway."
+            "`sandbox`: `pip install '.[sandbox]'` in a clone of Leeway, or `pip install "
+            "'./leeway-VERSION-py3-none-any.whl[sandbox]'` with a release."
         )
     return Path(spec.submodule_search_locations[0])
 
