@@ -135,6 +135,12 @@ def test_windows_of_one_zone_that_overlap_get_a_warning() -> None:
     assert not read(with_schedule(f"[{{{BERLIN}}},{{{abroad}}}]")).warnings
 
 
+def test_a_schedule_that_stays_open_over_the_weekend_gets_a_warning() -> None:
+    daily = BERLIN.replace("0 19 * * 1-5", "0 19 * * *")
+    (said,) = {str(one) for one in read(with_schedule(f"[{{{daily}}}]")).warnings}
+    assert 'pools.yaml:6: metadata.annotations["leeway.sh/schedule"][0]: expected one end' in said
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
