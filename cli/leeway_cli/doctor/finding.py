@@ -8,11 +8,15 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from leeway.printable import printable
 from leeway.reasons import ReasonCode
 
 from leeway_cli.errors import one_line
+
+if TYPE_CHECKING:
+    from leeway_cli.adopt.settings.leeway_stack import LeewayStack
 
 
 class Severity(StrEnum):
@@ -121,6 +125,7 @@ def shell(*words: str) -> str:
     return shlex.join(printable(word) for word in words)
 
 
-def deploy(stack: str) -> str:
-    """Return the command that creates again what somebody deleted or changed in a stack."""
-    return shell("sam", "deploy", "--stack-name", stack)
+def deploy(stack: "LeewayStack", **values: str) -> str:
+    """Return the command that creates again what somebody deleted or changed in a stack, with other
+    values of some parameters."""
+    return shell(*stack.deployment(**values))

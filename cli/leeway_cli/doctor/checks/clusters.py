@@ -193,7 +193,7 @@ def _check_role(
         yield about.fails(
             f"The parameter NodeRoleArns of stack {stack.name} does not name role {role.name} "
             f"of pool {pool.name}, so Leeway may launch no node with it.",
-            f"{deploy(stack.name)} --parameter-overrides NodeRoleArns={given}",
+            deploy(stack, NodeRoleArns=given),
         )
     for policies, effect in _NEEDED:
         if not role.policies.intersection(policies):
