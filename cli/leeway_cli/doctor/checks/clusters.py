@@ -52,7 +52,7 @@ def check_clusters(facts: Facts) -> Iterator[Finding]:
             yield About(reasons.POOL_WITHOUT_LIMITS, f"pool {pool}", name).warns(
                 f"Pool {pool} has no spec.limits, so everybody who may create pods can have nodes "
                 f"launched until Leeway's nodes of the cluster cost {most}.",
-                shell("leeway", "get", f"nodepool/{pool}", "--cluster", name),
+                shell("leeway", "get", "nodepools", "--cluster", name),
             )
 
 
