@@ -48,8 +48,9 @@ def cost(
 ) -> None:
     """Show what the nodes of a cluster cost, by pool, group, namespace and label of pods.
 
-    Prices are those of AWS without discounts. A pod has the largest of its shares of a node's CPU,
-    memory and GPUs, by its requests; what no pod requests is idle. Times are in UTC.
+    Prices are those of AWS for Linux, without discounts and licences. A pod has the largest of its
+    shares of a node's CPU, memory and GPUs, by its requests; what no pod requests is idle. Times
+    are in UTC.
     """
     from rich.text import Text
 

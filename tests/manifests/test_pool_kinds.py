@@ -352,6 +352,11 @@ def test_a_setting_that_bottlerocket_lacks_is_a_warning() -> None:
     assert "spec.kubelet.podsPerCore: Bottlerocket does not support this setting" in str(warning)
 
 
+def test_prices_without_the_licence_of_windows_are_a_warning() -> None:
+    (warning,) = read(CLASS + "  amiFamily: Windows2022\n").warnings
+    assert (warning.field, "leave out the licences" in str(warning)) == ("spec.amiFamily", True)
+
+
 @pytest.mark.parametrize("family", ["AL2023", "AL2", "Windows2022", "Custom"])
 def test_other_fields_of_the_kubelet_are_accepted_and_al2023_alone_gets_them(family: str) -> None:
     text = CLASS + f"  amiFamily: {family}\n  kubelet: {{podPidsLimit: 4096}}\n"
