@@ -355,7 +355,7 @@ def _totals_text(totals: Totals) -> str:
         licences = counted(totals.windows, "Windows licence", "Windows licences")
         cost += f", without {licences}"
     lines = [", ".join(parts), cost]
-    if totals.saving is not None:
+    if totals.saving:
         month = totals.saving * MONTH_HOURS
         lines.append(
             f"could save {totals.saving:,.4f} USD per hour, {month:,.2f} a month: see `leeway "
