@@ -403,5 +403,5 @@ def _table(titles: list[str], rows: list[list[str]], number: int) -> list[str]:
     from leeway_cli.manifests.changes import aligned
 
     more = number - len(rows)
-    shown = ["", aligned([titles, *rows])]
+    shown = ["", aligned([titles, *rows]).rstrip("\n")]
     return [*shown, f"and {more} more: --top 0 shows all"] if more > 0 else shown
