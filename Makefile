@@ -103,7 +103,7 @@ endif
 reasons: setup ## generate docs/reasons.md from the code
 	$(BIN)/leeway reasons -o markdown > docs/reasons.md
 
-dashboards: setup ## write the body of the CloudWatch dashboard into template.yaml
+dashboards: setup ## write the dashboard of CloudWatch into template.yaml, and that for Grafana
 	$(BIN)/python -m tools.dashboard
 
 manifests: setup ## generate the schemas, pages and CRDs of manifests from their models

@@ -208,6 +208,18 @@ def test_the_readme_has_at_most_500_words() -> None:
     assert len(text_of(README).split()) <= 500
 
 
+def test_links_lead_from_the_readme_to_every_page() -> None:
+    reached, left = set[Path](), [README.resolve()]
+    while left:
+        page = left.pop()
+        reached.add(page)
+        for _, target in LINK.findall(text_of(page)):
+            found = (page.parent / target.partition("#")[0]).resolve()
+            if found.suffix == ".md" and found.is_file() and found not in reached:
+                left.append(found)
+    assert set((README.parent / "docs").resolve().glob("*.md")) <= reached
+
+
 def test_the_readme_keeps_its_order() -> None:
     text = text_of(README)
     parts = [

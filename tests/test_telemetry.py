@@ -51,6 +51,9 @@ def test_nodes_and_returns_are_logged_as_dashboards_read_them() -> None:
         counts=(NodeCount("leeway/web", 3, 0.5, 1.5, {"m5.large spot": 2, "c5.large spot": 1}),),
         returned={"Empty": Returned(2, 0.25)},
     )
+    unknown = ClusterReport("prod", counts=(NodeCount("leeway/web", 1, 0.0, 0.0, {}),))
+    (line,) = lines_of(lambda telemetry: telemetry.reconciled([unknown], all_clusters=False))
+    assert line["message"] == "leeway/web has 1 node of unknown price."
     nodes, back = lines_of(lambda telemetry: telemetry.reconciled([report], all_clusters=True))
     assert nodes["message"] == "leeway/web has 3 nodes for 0.5000 USD per hour."
     assert nodes["types"] == "2 m5.large spot, 1 c5.large spot"

@@ -48,8 +48,9 @@ def cost(
 ) -> None:
     """Show what the nodes of a cluster cost, by pool, group, namespace and label of pods.
 
-    Prices are those of AWS without discounts. A pod has the largest of its shares of a node's CPU,
-    memory and GPUs, by its requests; what no pod requests is idle. Times are in UTC.
+    Prices are those of AWS for Linux, without discounts and licences. A pod has the largest of its
+    shares of a node's CPU, memory and GPUs, by its requests; what no pod requests is idle. Times
+    are in UTC.
     """
     from rich.text import Text
 
@@ -402,5 +403,5 @@ def _table(titles: list[str], rows: list[list[str]], number: int) -> list[str]:
     from leeway_cli.manifests.changes import aligned
 
     more = number - len(rows)
-    shown = ["", aligned([titles, *rows])]
+    shown = ["", aligned([titles, *rows]).rstrip("\n")]
     return [*shown, f"and {more} more: --top 0 shows all"] if more > 0 else shown

@@ -570,6 +570,17 @@ def test_the_stack_can_be_left_to_a_command(world: World, cluster: str, run: Run
     assert world.parameters(cluster)["ClusterNames"] == "other"
 
 
+def test_a_cluster_without_the_kinds_of_karpenter_has_nothing_to_switch(
+    cluster: str, run: Run
+) -> None:
+    """The API server answers 404 in plain text for an API group that it does not have."""
+    code, _, err = run("switch", cluster, "--from", "karpenter")
+
+    assert code == 1
+    assert f"Cluster {cluster} has no Deployment of Karpenter" in err
+    assert "Nothing was changed" in err
+
+
 def test_without_credentials_nothing_is_read(
     world: World, cluster: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -170,8 +170,12 @@ def create(aws: Sandbox, name: str, **fields: Any) -> None:
 
 
 def test_the_command_prints_a_policy_that_aws_takes(
-    account: Sandbox, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    account: Sandbox,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("LEEWAY_CLUSTER", "prod")  # which the command does not use
     launch_template(account, "advice", InstanceType="m5.large")
     create(account, "advice", LaunchTemplate={"LaunchTemplateName": "advice", "Version": "$Latest"})
     assert main.run(["select", "--for-group", "advice", "--sandbox"]) == 0

@@ -12,7 +12,7 @@ import yaml
 from leeway_cli import main
 from leeway_cli.errors import CannotBeDoneError
 from leeway_cli.explain.capacity import KeptOffers, Source
-from leeway_cli.nodes.command import bar
+from leeway_cli.nodes.command import bar, rendered
 from leeway_cli.nodes.rows import (
     Fate,
     NodeRow,
@@ -307,6 +307,15 @@ def test_rows_are_sorted_by_what_is_asked_for_then_by_name() -> None:
 def test_totals_say_how_many_prices_are_not_known() -> None:
     totals = totals_of([row("a", price=1.0), row("b")], None)
     assert (totals.price, totals.without_price, totals.saving) == (1.0, 1, None)
+
+
+def test_totals_say_how_many_licences_the_price_lacks() -> None:
+    rows = [row("a", price=1.0, labels={"kubernetes.io/os": "windows"}), row("b", price=1.0)]
+    totals = totals_of(rows, None)
+    assert totals.windows == 1
+    assert "2.0000 USD per hour, 1,460.00 a month, without 1 Windows licence" in rendered(
+        rows, totals, False, ()
+    )
 
 
 def test_bars_and_clocks() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from leeway.provisioning.report import STATUS, ProvisioningStatus
 from leeway.selection.offers.survey import compressed
 from leeway_cli import main
 from leeway_cli.adopt.settings.leeway_stack import CloudFormation
+from leeway_cli.doctor.finding import deploy
 from leeway_cli.errors import BadInputError, CannotBeDoneError
 from leeway_cli.explain.capacity import Source
 from leeway_cli.nodes.command import _Listing, _views
@@ -292,6 +294,24 @@ def test_the_stack_of_a_stack_set_is_found_by_the_prefix_of_its_names(
     cloudformation = CloudFormation(lambda: stacks)
     deployed = cloudformation.stack("fleet")
     assert (deployed.name, deployed.stack_name) == ("fleet", stack)
+    again = (
+        "aws cloudformation update-stack-instances --stack-set-name nodes --regions us-east-1 "
+        "--deployment-targets "
+        "OrganizationalUnitIds=OU,Accounts=123456789012,AccountFilterType=INTERSECTION"
+    )
+    assert deploy(deployed) == again
+    changed = deploy(deployed, ClusterNames="dev,new")
+    assert changed == (
+        f"{again} --parameter-overrides 'ParameterKey=ClusterNames,ParameterValue=dev\\,new' "
+        "ParameterKey=NamePrefix,UsePreviousValue=true"
+    )
+    assert shlex.join(deployed.update(ClusterNames="dev,new")) == changed
+    upgrade = shlex.join(deployed.upgrade())
+    assert "update-stack-set --stack-set-name nodes --template-url STACKSET_JSON" in upgrade
+    assert upgrade.endswith(
+        "ParameterKey=ClusterNames,UsePreviousValue=true "
+        "ParameterKey=NamePrefix,UsePreviousValue=true"
+    )
     with pytest.raises(CannotBeDoneError, match="is of a StackSet, which would undo"):
         cloudformation.change_clusters("fleet", add="new")
     with pytest.raises(CannotBeDoneError, match="has no stack nodes"):

@@ -87,6 +87,18 @@ def test_findings_that_one_command_mends_are_one_finding() -> None:
     assert len(causes([first, replace(first, severity=Severity.WARNS, reason="Later.")])) == 2
 
 
+def test_groups_with_the_same_limit_are_one_finding_with_a_command_each() -> None:
+    names = [f"web-{number}" for number in range(8)]
+    groups = tuple(group(name=name, desired=6) for name in names)
+    facts = healthy(clusters=(cluster(groups=groups),))
+    (found,) = [one for one in causes(examine(facts)) if one.code == "GroupLimitsReplacement"]
+    assert found.subjects == tuple(f"group {name}" for name in names)
+    assert [shlex.split(line)[4] for line in found.command.splitlines()] == names
+    shown = printed(facts)
+    assert shown.count("is at its maximum of 6") == shown.count("$ aws autoscaling") == 6
+    assert "and 2 more commands, which -o json lists" in shown
+
+
 HOSTILE = "x'; rm -rf ~ #\x1b]0;owned\x07\n$(id)`id`\u202e"
 
 

@@ -166,6 +166,44 @@ def test_a_window_opens_at_a_start_and_closes_at_an_end_of_the_wall_clock(
         assert tested.is_open(at) == fires(end, first)
 
 
+@settings(max_examples=60)
+@given(CRONS, CRONS)
+def test_a_trap_is_a_start_that_opens_nothing_or_an_end_that_closes_nothing(
+    start: str, end: str
+) -> None:
+    tested = window(start, end, zone=ZoneInfo("UTC"))
+    day = [datetime(2026, 6, 2, tzinfo=UTC) + minute * MINUTE for minute in range(1440)]
+    starts = [at for at in day if fires(start, at.replace(tzinfo=None))]
+    ends = [at for at in day if fires(end, at.replace(tzinfo=None))]
+    assert tested.never_closes() == all(map(tested.is_open, day))
+    ordinary = (
+        not tested.never_closes()
+        and all(map(tested.is_open, starts))
+        and not any(tested.is_open(at) for at in ends if at not in starts)
+    )
+    assert (tested.trap() is None) == ordinary
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "said"),
+    [
+        ("0 8 * * 1-5", "0 18 * * 1-5", None),
+        ("0 22 * * 5", "0 6 * * 1", None),
+        ("0 8 1 * *", "0 18 15 * *", None),
+        ("0 0 29 2 *", "0 0 1 3 *", None),
+        ("0 8 * * 1-5", "0 18 * * *", "stays open until the last"),
+        ("0 8 * * 1-5", "0 18 * * 5", "only the last time before an end opens"),
+        ("0 8 * * *", "0 8 * 1-3 *", "only the last time before an end opens"),
+        ("0 8 29 2 *", "0 8 28-31 * *", "never closes"),
+        ("0 8 13 * 5", "0 8 * * *", "never closes"),
+        ("0 8 * * *", "0 8 13 * 5", "only the last time before an end opens"),
+    ],
+)
+def test_a_trap_of_several_days_is_found(start: str, end: str, said: str | None) -> None:
+    found = window(start, end).trap()
+    assert (found is None) if said is None else (found is not None and said in found)
+
+
 @settings(max_examples=25)
 @given(SCHEDULES, BEGINS)
 def test_change_points_give_the_size_of_every_minute(schedule: Schedule, begin: datetime) -> None:

@@ -148,6 +148,18 @@ def test_fields_that_leeway_ignores_are_warnings() -> None:
     ]
 
 
+def test_a_window_that_stays_open_is_a_warning() -> None:
+    weekend = {**CRON, "start": "0 9 * * 1-5"}
+    triggers = [{"type": "cron", "metadata": one} for one in (CRON, weekend)]
+    (warning,) = read(scaled_object(triggers=triggers)).warnings
+    assert warning.field == "spec.triggers[1].metadata"
+    assert "expected one end for each start: '0 18 * * *' fires again" in str(warning)
+    always = {"timezone": "UTC", "start": "0 */2 * * *", "end": "0 * * * *", "replicas": 2}
+    (warning,) = read(headroom(windows=[always])).warnings
+    assert warning.field == "spec.buffers[0].windows[0]"
+    assert "the window never closes" in str(warning)
+
+
 def test_a_paused_scaled_object_keeps_the_size_of_its_target_or_fixes_it() -> None:
     paused, fixed = (
         read(scaled_object({"annotations": {f"autoscaling.keda.sh/{key}": value}})).written[0]

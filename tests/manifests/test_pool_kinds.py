@@ -135,6 +135,12 @@ def test_windows_of_one_zone_that_overlap_get_a_warning() -> None:
     assert not read(with_schedule(f"[{{{BERLIN}}},{{{abroad}}}]")).warnings
 
 
+def test_a_schedule_that_stays_open_over_the_weekend_gets_a_warning() -> None:
+    daily = BERLIN.replace("0 19 * * 1-5", "0 19 * * *")
+    (said,) = {str(one) for one in read(with_schedule(f"[{{{daily}}}]")).warnings}
+    assert 'pools.yaml:6: metadata.annotations["leeway.sh/schedule"][0]: expected one end' in said
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -344,6 +350,11 @@ def test_a_setting_that_bottlerocket_lacks_is_a_warning() -> None:
     text = CLASS + "  amiFamily: Bottlerocket\n  kubelet: {podsPerCore: 8}\n"
     (warning,) = read(text).warnings
     assert "spec.kubelet.podsPerCore: Bottlerocket does not support this setting" in str(warning)
+
+
+def test_prices_without_the_licence_of_windows_are_a_warning() -> None:
+    (warning,) = read(CLASS + "  amiFamily: Windows2022\n").warnings
+    assert (warning.field, "leave out the licences" in str(warning)) == ("spec.amiFamily", True)
 
 
 @pytest.mark.parametrize("family", ["AL2023", "AL2", "Windows2022", "Custom"])

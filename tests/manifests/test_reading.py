@@ -55,6 +55,10 @@ def test_the_version_of_an_object_that_kubectl_printed_is_dropped() -> None:
             "prod.yaml:2: kind: unknown kind Clutser of leeway.sh/v1; did you mean Cluster?",
         ),
         (
+            "apiVersion: eksctl.io/v1alpha5\nkind: ClusterConfig\n",
+            "prod.yaml:2: kind: expected manifests; `leeway convert -f` makes them of a Cluster",
+        ),
+        (
             CLUSTER.replace("v1", "v2"),
             "prod.yaml:1: apiVersion: expected leeway.sh/v1 for a Cluster, got leeway.sh/v2",
         ),

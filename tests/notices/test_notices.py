@@ -265,7 +265,7 @@ def test_a_state_change_names_the_state_and_its_time_in_utc(state: str) -> None:
         (health(service="RDS"), "detail.service: "),
         (health(eventTypeCategory="issue"), "detail.eventTypeCategory: "),
         (event(detail={}), "detail.instance-id: field required"),
-        (event(detail="none"), "detail: "),
+        (event(detail="none"), "detail: expected an object, got 'none'"),
         (event(detail={"instance-id": "i-1", "instance-action": "terminate"}), "'i-1'"),
         (
             event(detail={"instance-id": "i-0b662ef9931388ba0", "instance-action": "explode"}),

@@ -127,6 +127,7 @@ def test_up_prints_the_endpoints_and_down_stops_it(
         text = json.loads(b"".join(document(up.stdout)))
         assert text["environment"]["AWS_ENDPOINT_URL"] == text["aws"]
         assert text["environment"]["LEEWAY_CLUSTER"] == text["cluster"]
+        assert text["environment"]["LEEWAY_CLUSTERS"] == text["cluster"]
         capsys.readouterr()
         assert main.run(["sandbox", "status", "-o", "json", *folder]) == 0
         parts = json.loads(capsys.readouterr().out)["parts"]

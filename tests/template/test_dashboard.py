@@ -14,7 +14,7 @@ from leeway_sandbox.template import read_template
 
 from tests.template.granted import resources
 from tests.template.translation import TEMPLATE, translated
-from tools.dashboard import SOURCE, with_body
+from tools.dashboard import GRAFANA, SOURCE, for_grafana, with_body
 
 LAYER = TEMPLATE.parent / "layers" / "leeway" / "leeway"
 BY_LOGGER = {"level", "service", "message", "@timestamp"}
@@ -58,6 +58,28 @@ def logged_fields() -> frozenset[str]:
 def test_the_template_has_the_body_of_the_file() -> None:
     """If this fails, run `make dashboards`."""
     assert with_body(TEMPLATE.read_text(), SOURCE.read_text()) == TEMPLATE.read_text()
+
+
+def test_grafana_shows_the_panels_of_cloudwatch() -> None:
+    """If this fails, run `make dashboards`."""
+    assert for_grafana(SOURCE.read_text()) == GRAFANA.read_text()
+    text = GRAFANA.read_text().replace("${stack}", "leeway")
+    board = json.loads(text)
+    assert {one["name"] for one in board["templating"]["list"]} == {"source", "region", "stack"}
+    assert set(re.findall(r"\$\{([^}]+)\}", text)) == {"source", "region"}
+    for panel, widget in zip(board["panels"], body()["widgets"], strict=True):
+        shown = widget["properties"]
+        assert panel["title"] == shown["title"]
+        if widget["type"] == "log":
+            (target,) = panel["targets"]
+            sources = [f"SOURCE '{name}'" for name in target["logGroupNames"]]
+            assert " | ".join([*sources, target["expression"]]) == shown["query"]
+            assert bool(target["statsGroups"]) == (panel["type"] == "timeseries")
+        else:
+            assert [
+                [one["namespace"], one["metricName"], *next(iter(one["dimensions"].items()))]
+                for one in panel["targets"]
+            ] == shown["metrics"]
 
 
 def test_a_stack_has_no_dashboard_by_default() -> None:

@@ -140,8 +140,20 @@ def test_a_read_that_fails_keeps_what_was_seen() -> None:
     assert (found.nodes, found.problem) == (PICTURE.nodes, "The API server did not answer.")
     assert msgspec.to_builtins(difference(PICTURE, found)) == {
         "at": AT + 5,
+        "prices": ((AT + 5, None),),
         "problem": "The API server did not answer.",
     }
+
+
+def test_the_time_of_reads_that_fail_is_a_gap_in_the_prices() -> None:
+    lost = failed(failed(PICTURE, "no", AT + 5), "no", AT + 10)
+    assert lost.prices == (*PICTURE.prices, (AT + 5, None))
+    found = seen()
+    again = picture_of(found, lost, (), (), "prod")
+    assert again.prices[:-1] == lost.prices
+    assert again.prices[-1][1] == again.totals.price
+    unknown = replace(found, rows=tuple(replace(one, price=None) for one in found.rows))
+    assert picture_of(unknown, again, (), (), "prod").prices[-1][1] is None
 
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])
@@ -167,7 +179,8 @@ def two(draw: st.DrawFn) -> tuple[Picture, Picture]:
 
     first = one(at=AT, log=tuple(draw(st.lists(LINES, max_size=3))), prices=((AT, 1.0),))
     log = (*first.log, *draw(st.lists(LINES, max_size=2)))
-    return first, one(at=AT + 5, log=log, prices=((AT, 1.0), (AT + 5, 2.0)))
+    price = draw(st.sampled_from([2.0, None]))
+    return first, one(at=AT + 5, log=log, prices=((AT, 1.0), (AT + 5, price)))
 
 
 @given(two())

@@ -1,6 +1,7 @@
 """`leeway adopt` and `leeway release`: bring a cluster under Leeway's care, and undo it."""
 
 import re
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -144,19 +145,10 @@ def release(
 
 def _say_stack_command(found: "Connected", command: "Command") -> None:
     """Print the command that adds the cluster to ClusterNames, if it is not there yet."""
-    from leeway_cli.adopt.settings.leeway_stack import CAPABILITIES, CLUSTER_NAMES, names_after
+    from leeway_cli.adopt.settings.leeway_stack import names_after
 
     stack, cluster = found.stack, found.cluster.name
     if cluster in stack.clusters:
         return
-    names = "\\,".join(names_after(stack.clusters, add=cluster))
-    keeps = " ".join(
-        f"ParameterKey={name},UsePreviousValue=true"
-        for name in stack.parameters
-        if name != CLUSTER_NAMES
-    )
-    command.say(
-        f"aws cloudformation update-stack --stack-name {stack.name} --use-previous-template "
-        f"--capabilities {' '.join(CAPABILITIES)} --parameters "
-        f"'ParameterKey={CLUSTER_NAMES},ParameterValue={names}' {keeps}".rstrip()
-    )
+    names = ",".join(names_after(stack.clusters, add=cluster))
+    command.say(shlex.join(stack.update(ClusterNames=names)))

@@ -87,7 +87,7 @@ _ORDER = {Severity.FAILS: 0, Severity.WARNS: 1}
 
 def examine(facts: Facts) -> tuple[Finding, ...]:
     """Return what the checks find: failures first, and of each severity in the order of the checks.
-    `causes` joins findings that one command mends."""
+    `causes` joins findings that belong together."""
     found = dict.fromkeys(finding for check in CHECKS for finding in check(facts))
     return tuple(sorted(found, key=lambda one: _ORDER[one.severity]))
 
@@ -96,7 +96,7 @@ _STYLES = {Severity.FAILS: "bold red", Severity.WARNS: "yellow"}
 
 
 MOST_REASONS = 6
-"""How many sentences of one finding are printed; the others are counted."""
+"""How many sentences and commands of one finding are printed; the others are counted."""
 
 
 def as_view(facts: Facts, found: Sequence[Cause]) -> "RenderableType":
@@ -119,8 +119,11 @@ def _lines(facts: Facts, found: Sequence[Cause]) -> "Iterator[RenderableType]":
             yield Text(f"       {reason}")
         if (more := len(one.reasons) - MOST_REASONS) > 0:
             yield Text(f"       and {more} more, which -o json lists")
-        if one.command:
-            yield Text(f"       $ {one.command}", style="cyan")
+        commands = one.command.splitlines()
+        for command in commands[:MOST_REASONS]:
+            yield Text(f"       $ {command}", style="cyan")
+        if (more := len(commands) - MOST_REASONS) > 0:
+            yield Text(f"       and {counted(more, 'more command')}, which -o json lists")
     for cluster in facts.clusters:
         configuration = known(cluster.configuration)
         if configuration is not None and configuration.pools:

@@ -8,11 +8,15 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from leeway.printable import printable
 from leeway.reasons import ReasonCode
 
 from leeway_cli.errors import one_line
+
+if TYPE_CHECKING:
+    from leeway_cli.adopt.settings.leeway_stack import LeewayStack
 
 
 class Severity(StrEnum):
@@ -26,7 +30,8 @@ class Severity(StrEnum):
 class Finding:
     """Something that is wrong: `reason` says it, and `code` says what has to be mended. `subject`
     is what it is about, as `group web`. `cluster` is empty if it is about the stack or the account.
-    `command` mends it, or shows what a person has to decide; empty if no command does."""
+    `command` mends it, or shows what a person has to decide; empty if no command does. `kind` is
+    the same for findings that belong together although each has a command of its own."""
 
     severity: Severity
     code: str
@@ -34,12 +39,13 @@ class Finding:
     reason: str
     command: str = ""
     cluster: str = ""
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Findings that one command mends, as one finding: all of them have its severity, code, cluster
-    and command."""
+    """Findings of one kind, or that one command mends, as one finding: all of them have its
+    severity, code and cluster. `command` has a line for each command."""
 
     severity: Severity
     code: str
@@ -50,18 +56,18 @@ class Cause:
 
 
 def causes(findings: Iterable[Finding]) -> tuple[Cause, ...]:
-    """Join findings with one cause, in the order of the first of each. Findings without a command
-    stay alone: nothing says that they belong together."""
+    """Join findings with one cause, in the order of the first of each. Findings without a kind and
+    a command stay alone: nothing says that they belong together."""
     found: dict[tuple[object, ...], list[Finding]] = {}
     for one in findings:
-        key = (one.severity, one.code, one.cluster, one.command or one)
+        key = (one.severity, one.code, one.cluster, one.kind or one.command or one)
         found.setdefault(key, []).append(one)
     return tuple(
         Cause(
             some[0].severity,
             some[0].code,
             some[0].cluster,
-            some[0].command,
+            "\n".join(dict.fromkeys(one.command for one in some if one.command)),
             tuple(dict.fromkeys(one.subject for one in some)),
             tuple(one.reason for one in some),
         )
@@ -77,19 +83,21 @@ class About:
     subject: str
     cluster: str = ""
 
-    def fails(self, reason: str, command: str = "") -> Finding:
+    def fails(self, reason: str, command: str = "", kind: str = "") -> Finding:
         """Return a finding because of which Leeway fails at some of its work."""
-        return self.finding(Severity.FAILS, reason, command)
+        return self.finding(Severity.FAILS, reason, command, kind)
 
-    def warns(self, reason: str, command: str = "") -> Finding:
+    def warns(self, reason: str, command: str = "", kind: str = "") -> Finding:
         """Return a finding because of which Leeway may do its work worse."""
-        return self.finding(Severity.WARNS, reason, command)
+        return self.finding(Severity.WARNS, reason, command, kind)
 
-    def finding(self, severity: Severity, reason: str, command: str = "") -> Finding:
+    def finding(
+        self, severity: Severity, reason: str, command: str = "", kind: str = ""
+    ) -> Finding:
         """Return a finding. Names of groups, rules and manifests are free text of others, so
         control characters become escapes."""
         subject, shown = printable(self.subject), one_line(printable(reason))
-        return Finding(severity, self.code.name, subject, shown, command, self.cluster)
+        return Finding(severity, self.code.name, subject, shown, command, self.cluster, kind)
 
 
 _READ_FROM = ("file://", "fileb://", "http://", "https://")
@@ -121,6 +129,7 @@ def shell(*words: str) -> str:
     return shlex.join(printable(word) for word in words)
 
 
-def deploy(stack: str) -> str:
-    """Return the command that creates again what somebody deleted or changed in a stack."""
-    return shell("sam", "deploy", "--stack-name", stack)
+def deploy(stack: "LeewayStack", **values: str) -> str:
+    """Return the command that creates again what somebody deleted or changed in a stack, with other
+    values of some parameters."""
+    return shell(*stack.deployment(**values))

@@ -166,8 +166,10 @@ def _parts(found: "ClusterExplanation", cluster: str, at: datetime) -> "Iterator
     yield _line("Leeway", cost_text(found.own))
     for kind, cost in found.foreign.items():
         yield _line(_OWNERS[kind], cost_text(cost))
-    bound = "unknown, there are no pools" if found.bound is None else money(found.bound)
-    yield _line("lower bound", f"{bound}, for the pods on Leeway's nodes")
+    bound = "unknown: there is no pool"
+    if found.bound is not None:
+        bound = f"{money(found.bound)}, for the pods on Leeway's nodes"
+    yield _line("lower bound", bound)
     yield _line("next step", _next(found))
     if found.course.steps:
         yield _line("after all", cost_text(found.end))

@@ -138,7 +138,7 @@ def _lines(
     offering = f"{facts.instance_type}, {facts.zone}, {facts.capacity_type}"
     joined = "has joined" if facts.joined else "has not joined"
     yield f"{facts.instance}  {observed.state}  ({offering})"
-    yield f"  cluster    {printable(facts.cluster)}, which it {joined} by the tag of EKS"
+    yield f"  cluster    {printable(facts.cluster)}; by the tag of EKS the instance {joined}"
     ago = age(now - observed.launched_at)
     if admission is None or admission.launch is None:
         yield f"  launched   {ago} ago; the table has no record that Leeway launched it"

@@ -351,8 +351,11 @@ def _totals_text(totals: Totals) -> str:
     cost = f"{totals.price:,.4f} USD per hour, {totals.price * MONTH_HOURS:,.2f} a month"
     if totals.without_price:
         cost += f", without the {totals.without_price} of unknown price"
+    if totals.windows:
+        licences = counted(totals.windows, "Windows licence", "Windows licences")
+        cost += f", without {licences}"
     lines = [", ".join(parts), cost]
-    if totals.saving is not None:
+    if totals.saving:
         month = totals.saving * MONTH_HOURS
         lines.append(
             f"could save {totals.saving:,.4f} USD per hour, {month:,.2f} a month: see `leeway "
@@ -405,5 +408,6 @@ def _totals_as_data(totals: Totals) -> dict[str, Any]:
         **_shares(totals),
         **price_as_data(totals.price),
         "nodesWithoutPrice": totals.without_price,
+        "nodesWithoutLicence": totals.windows,
         **price_as_data(totals.saving, "saving"),
     }

@@ -14,6 +14,7 @@ from leeway.disruption.snapshot import OwnNode
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.reasons import Reason
 from leeway.retirement.record import Retirement
+from leeway.selection.labels import OS
 from leeway.selection.offers.machines import GPU_RESOURCES, NEURON
 
 _STARTS_WITHIN = timedelta(minutes=15)
@@ -85,7 +86,8 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The sums of some nodes. `saving` is in USD per hour, None if no plan was made."""
+    """The sums of some nodes. `saving` is in USD per hour, None if no plan was made. `windows` are
+    nodes whose price lacks the licence: the catalog has the prices of Linux."""
 
     nodes: int
     cpu: Share
@@ -95,6 +97,7 @@ class Totals:
     price: float
     without_price: int
     saving: float | None
+    windows: int = 0
 
 
 def rows_of(
@@ -221,6 +224,7 @@ def totals_of(rows: Iterable[NodeRow], saving: float | None) -> Totals:
         price=sum(one.price or 0.0 for one in listed),
         without_price=sum(one.price is None for one in listed),
         saving=saving,
+        windows=sum(one.labels.get(OS) == "windows" for one in listed),
     )
 
 

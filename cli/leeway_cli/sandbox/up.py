@@ -22,6 +22,7 @@ from leeway_cli.sandbox.state import (
     endpoints_as_data,
     sandbox_errors,
 )
+from leeway_cli.stack import CLUSTERS
 
 if TYPE_CHECKING:
     from leeway_sandbox.real_cluster.target import RealCluster
@@ -252,6 +253,7 @@ def _print_endpoints(sandbox: "Sandbox", output: Format, env_file: Path | None) 
     environment: dict[str, Any] = {
         **sandbox.environment(),
         "KUBECONFIG": str(sandbox.kubeconfig),
+        CLUSTERS: sandbox.endpoints.cluster,
         "LEEWAY_CLUSTER": sandbox.endpoints.cluster,
     }
     if output is Format.JSON:

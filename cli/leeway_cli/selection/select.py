@@ -1,6 +1,7 @@
 """`leeway select`: shows the nodes that Leeway would launch for pods, and the pods that fit
 nowhere."""
 
+import os
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -91,7 +92,9 @@ def select(
     leeway select --for-group web > policy.json
     """
     if for_group:
-        if files or pods or replicas or cluster:
+        # The variable is for other commands too: doctor prints this one.
+        given = cluster != os.environ.get("LEEWAY_CLUSTER", "")
+        if files or pods or replicas or given:
             raise BadInputError("--for-group: expected no other input than --nodes.")
         _advise(for_group, nodes or (), sandbox, region, stack, output)
         return

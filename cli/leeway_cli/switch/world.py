@@ -12,10 +12,12 @@ from leeway.admission.record import ADMISSION, Admission, AdmissionResult, Launc
 from leeway.aws.ec2 import facts_of
 from leeway.execution.attempt import Phase
 from leeway.instances.owners import INTENT_TAG
+from leeway.kubernetes.connection import is_unknown_path
 from leeway.kubernetes.custom_resources import LEASE, NAMESPACES, HttpClusterApi
 from leeway.manifests.configuration import StoredManifests
 from leeway.manifests.in_cluster import Home, home_of, running_karpenter
 from leeway.manifests.reading import interpret
+from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.ports.kubernetes_objects import RETIRING
 from leeway.reasons import Reason
 from leeway.switched import SWITCH, Switch, switch_of
@@ -195,7 +197,12 @@ class LiveWorld:
         found: list[Document] = []
         page = {"limit": _PAGE, **params}
         while True:
-            answer = self.kubernetes.request("GET", path, params=page) or {}
+            try:
+                answer = self.kubernetes.request("GET", path, params=page) or {}
+            except ClusterUnavailable as error:
+                if is_unknown_path(error):
+                    return []
+                raise
             kind = str(answer.get("kind", "")).removesuffix("List")
             about = {"apiVersion": answer.get("apiVersion", ""), "kind": kind}
             found += [{**about, **one} for one in answer.get("items") or ()]

@@ -99,10 +99,14 @@ class Totals(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     saving: float | None
 
 
+type Price = tuple[float, float | None]
+"""A time in epoch seconds, and USD per hour from then on; None if it is not known."""
+
+
 class Picture(Struct, frozen=True, forbid_unknown_fields=True):
     """The whole page, as of `at` in epoch seconds. `plan` is None if there is no pool to plan for.
     `prices` are pairs of a time and USD per hour, of the last hour; `recorded` are those before,
-    from the table: None begins a gap. `problem` says why the last read failed."""
+    from the table: None begins a gap. `problem` says why the last read failed, which begins one."""
 
     at: float
     cluster: str
@@ -111,8 +115,8 @@ class Picture(Struct, frozen=True, forbid_unknown_fields=True):
     pods: dict[str, Pod] = {}
     plan: tuple[Step, ...] | None = None
     log: tuple[LogLine, ...] = ()
-    prices: tuple[tuple[float, float], ...] = ()
-    recorded: tuple[tuple[float, float | None], ...] = ()
+    prices: tuple[Price, ...] = ()
+    recorded: tuple[Price, ...] = ()
     warnings: tuple[str, ...] = ()
     problem: str = ""
 
@@ -127,8 +131,8 @@ class Change(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
     totals: Totals | UnsetType = UNSET
     plan: tuple[Step, ...] | UnsetType | None = UNSET
     log: tuple[LogLine, ...] = ()
-    prices: tuple[tuple[float, float], ...] = ()
-    recorded: tuple[tuple[float, float | None], ...] | UnsetType = UNSET
+    prices: tuple[Price, ...] = ()
+    recorded: tuple[Price, ...] | UnsetType = UNSET
     warnings: tuple[str, ...] | UnsetType = UNSET
     problem: str | UnsetType = UNSET
 
@@ -153,7 +157,7 @@ def picture_of(
     pods |= {one.name: _pod("", one.spec.requests) for one in waiting}
     steps = None if seen.course is None else seen.course.steps[:MOST_STEPS]
     known = totals.without_price < totals.nodes or not totals.nodes
-    price = [(at, round(totals.price, 6))] if known else []
+    price = round(totals.price, 6) if known else None
     return Picture(
         at=at,
         cluster=cluster,
@@ -175,7 +179,7 @@ def picture_of(
             for one in steps
         ),
         log=_latest([*(before.log if before else ()), *map(_line, log)], at),
-        prices=_recent([*(before.prices if before else ()), *price], at),
+        prices=_priced(before.prices if before else (), at, price),
         recorded=recorded_prices(hours),
         totals=Totals(
             nodes=totals.nodes,
@@ -246,16 +250,23 @@ def _latest(lines: Sequence[LogLine], at: float) -> tuple[LogLine, ...]:
     return tuple(dropwhile(lambda one: one.at < since, lines[-MOST_LINES:]))
 
 
-def _recent(prices: Sequence[tuple[float, float]], at: float) -> tuple[tuple[float, float], ...]:
+def _priced(before: Sequence[Price], at: float, price: float | None) -> tuple[Price, ...]:
+    """Return the prices of the last hour with one more. Of a gap only its begin is kept."""
+    if price is None and (not before or before[-1][1] is None):
+        return _recent(before, at)
+    return _recent([*before, (at, price)], at)
+
+
+def _recent(prices: Sequence[Price], at: float) -> tuple[Price, ...]:
     """Return the prices of the last hour."""
     since = at - KEPT.total_seconds()
     return tuple(one for one in prices if one[0] >= since)
 
 
-def recorded_prices(hours: Iterable[CostHour]) -> tuple[tuple[float, float | None], ...]:
+def recorded_prices(hours: Iterable[CostHour]) -> tuple[Price, ...]:
     """Return the average price of each recorded hour, from the begin of what is counted. A time of
     which nothing is counted, or no price is known, has None: also that after the last hour."""
-    found: list[tuple[float, float | None]] = []
+    found: list[Price] = []
     until: datetime | None = None
     for hour in hours:
         counted = sum((last - first for first, last in hour.covered), timedelta())
@@ -333,4 +344,6 @@ def _merged[T](before: Mapping[str, T], change: Mapping[str, T | None]) -> dict[
 
 def failed(before: Picture, problem: str, at: float) -> Picture:
     """Return the picture after a read that failed: what was seen last, and the problem."""
-    return msgspec.structs.replace(before, at=max(at, before.at), problem=printable(problem))
+    at = max(at, before.at)
+    prices = _priced(before.prices, at, None)
+    return msgspec.structs.replace(before, at=at, prices=prices, problem=printable(problem))

@@ -24,6 +24,7 @@ CAPABILITIES = ("CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND")
 POLL_SECONDS = 3.0
 """Between two reads of a stack that is being updated."""
 
+_UUID = len("-00000000-0000-0000-0000-000000000000")
 _BUSY = "_IN_PROGRESS"
 _UPDATED = frozenset({"UPDATE_COMPLETE", "CREATE_COMPLETE"})
 _UNCHANGED = "No updates are to be performed"
@@ -83,7 +84,7 @@ class LeewayStack:
     `subnets` are those of its functions, empty outside of a VPC; `parameters` are the names of all
     parameters. `status` is CloudFormation's, `version` that of Leeway, empty if it states none.
     Names of functions begin with `name`, those that CloudFormation makes with `stack_name`, which
-    is another one in a StackSet."""
+    is another one in a StackSet. `arn` is CloudFormation's; empty if it is not known."""
 
     name: str
     table: str
@@ -95,7 +96,66 @@ class LeewayStack:
     parameters: tuple[str, ...] = ()
     status: str = ""
     version: str = ""
-    stack_name: str = ""
+    arn: str = ""
+
+    @property
+    def stack_name(self) -> str:
+        """CloudFormation's name for the stack."""
+        return self.arn.split("/")[1] if self.arn else self.name
+
+    @property
+    def stack_set(self) -> str:
+        """The name of its StackSet; empty if it is in none."""
+        name = self.stack_name
+        return name[len(STACK_SET) : -_UUID] if name.startswith(STACK_SET) else ""
+
+    def upgrade(self) -> tuple[str, ...]:
+        """Return the words of the command that deploys another version."""
+        if not self.stack_set:
+            return self.deployment()
+        words = ("aws", "cloudformation", "update-stack-set", "--stack-set-name", self.stack_set)
+        options = ("--template-url", "STACKSET_JSON", "--capabilities", "CAPABILITY_IAM")
+        return (*words, *options, "--parameters", *self._all({}))
+
+    def deployment(self, **values: str) -> tuple[str, ...]:
+        """Return the words of the command that deploys the stack again, with other values of some
+        parameters."""
+        if self.stack_set:
+            return self._of_stack_set(values)
+        given = [f"{key}={value}" for key, value in values.items()]
+        overrides = ["--parameter-overrides", *given] if given else []
+        return ("sam", "deploy", "--stack-name", self.name, *overrides)
+
+    def update(self, **values: str) -> tuple[str, ...]:
+        """Return the words of the command that only changes these parameters."""
+        if self.stack_set:
+            return self._of_stack_set(values)
+        words = ("aws", "cloudformation", "update-stack", "--stack-name", self.name)
+        options = ("--use-previous-template", "--capabilities", *CAPABILITIES, "--parameters")
+        return (*words, *options, *self._all(values))
+
+    def _of_stack_set(self, values: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the words of the update of this stack in its StackSet, which resets a parameter
+        that it does not name. Source: CloudFormation API reference, UpdateStackInstances."""
+        region, account = self.arn.split(":")[3:5]
+        options = {
+            "stack-set-name": self.stack_set,
+            "regions": region,
+            "deployment-targets": f"OrganizationalUnitIds=OU,Accounts={account},"
+            "AccountFilterType=INTERSECTION",
+        }
+        words = [word for key, value in options.items() for word in (f"--{key}", value)]
+        overrides = ["--parameter-overrides", *self._all(values)] if values else []
+        return ("aws", "cloudformation", "update-stack-instances", *words, *overrides)
+
+    def _all(self, values: Mapping[str, str]) -> Iterator[str]:
+        """Yield all parameters as the AWS CLI reads them: with these values, or the previous."""
+        for key, value in values.items():
+            escaped = value.replace(",", "\\,")
+            yield f"ParameterKey={key},ParameterValue={escaped}"
+        for key in self.parameters:
+            if key not in values:
+                yield f"ParameterKey={key},UsePreviousValue=true"
 
 
 def version_difference(stack: LeewayStack, objects: Sequence[ClusterObject]) -> str | None:
@@ -162,7 +222,7 @@ class CloudFormation:
             parameters=tuple(given),
             status=found["StackStatus"],
             version=outputs.get("Version", ""),
-            stack_name=found["StackName"],
+            arn=found["StackId"],
         )
 
     def change_clusters(self, name: str, *, add: str = "", remove: str = "") -> None:

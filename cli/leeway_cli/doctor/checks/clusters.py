@@ -52,7 +52,7 @@ def check_clusters(facts: Facts) -> Iterator[Finding]:
             yield About(reasons.POOL_WITHOUT_LIMITS, f"pool {pool}", name).warns(
                 f"Pool {pool} has no spec.limits, so everybody who may create pods can have nodes "
                 f"launched until Leeway's nodes of the cluster cost {most}.",
-                shell("leeway", "get", f"nodepool/{pool}", "--cluster", name),
+                shell("leeway", "get", "nodepools", "--cluster", name),
             )
 
 
@@ -193,7 +193,7 @@ def _check_role(
         yield about.fails(
             f"The parameter NodeRoleArns of stack {stack.name} does not name role {role.name} "
             f"of pool {pool.name}, so Leeway may launch no node with it.",
-            f"{deploy(stack.name)} --parameter-overrides NodeRoleArns={given}",
+            deploy(stack, NodeRoleArns=given),
         )
     for policies, effect in _NEEDED:
         if not role.policies.intersection(policies):

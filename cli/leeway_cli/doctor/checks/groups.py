@@ -52,6 +52,7 @@ def _check_group(group: GroupFacts, cluster: str, spot: frozenset[str]) -> Itera
             f"Group {name} is at its maximum of {group.maximum}, so a replacement comes after the "
             "old node is gone.",
             aws(update, auto_scaling_group_name=name, max_size=group.maximum + 1),
+            "full",
         )
     shown = aws("autoscaling describe-auto-scaling-groups", auto_scaling_group_names=(name,))
     if len(set(group.zones)) == 1:
@@ -59,18 +60,21 @@ def _check_group(group: GroupFacts, cluster: str, spot: frozenset[str]) -> Itera
             f"Group {name} has one zone, {group.zones[0]}. Without capacity there it gets no "
             "successor.",
             shown,
+            "one zone",
         )
     if len(spot) == 1 and not group.attributes:
         yield about.warns(
             f"Group {name} launches Spot instances of one type, {min(spot)}. EC2 often interrupts "
             "all of them together, and then has no successor.",
             "" if name.startswith("-") else shell("leeway", "select", "--for-group", name),
+            "one type",
         )
     if group.launch_configuration:
         yield about.warns(
             f"Group {name} uses launch configuration {group.launch_configuration}, with which "
             "LaunchInstances does not work: a replacement comes after the old instance has left.",
             shown,
+            "launch configuration",
         )
     resume = partial(aws, "autoscaling resume-processes", auto_scaling_group_name=name)
     if "Launch" in group.suspended:
@@ -78,18 +82,21 @@ def _check_group(group: GroupFacts, cluster: str, spot: frozenset[str]) -> Itera
             f"Process Launch of group {name} is suspended, so Leeway drains its nodes without "
             "successors.",
             resume(scaling_processes=("Launch",)),
+            "no launches",
         )
     if others := sorted(group.suspended & _EFFECTS.keys()):
         yield about.warns(
             f"Processes of group {name} are suspended: {', '.join(others)}. "
             f"{'. '.join(_EFFECTS[one] for one in others)}.",
             resume(scaling_processes=tuple(others)),
+            "suspended",
         )
     if group.capacity_rebalance and spot:
         yield about.warns(
             f"Capacity Rebalancing is on in group {name}: after a rebalance recommendation the "
             "group replaces the instance itself, beyond the disruption budget.",
             aws(update, auto_scaling_group_name=name, no_capacity_rebalance=None),
+            "rebalancing",
         )
 
 

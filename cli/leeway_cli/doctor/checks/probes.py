@@ -73,7 +73,7 @@ def about_aws(stack: LeewayStack, answers: Iterable[FunctionAnswers]) -> Iterato
             f"AWS refuses {name} {', '.join(dict.fromkeys(one.shown for one in some))}: its "
             f"role lacks statement {statement} of template.yaml, or another policy denies it. "
             f"{some[0].problem}.",
-            deploy(stack.name),
+            deploy(stack),
         )
     for (name, service), one in unreachable.items():
         yield About(reasons.PROBE_NOT_ANSWERED, f"function {name}").fails(

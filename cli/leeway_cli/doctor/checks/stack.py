@@ -6,7 +6,7 @@ from leeway.reasons import counted
 
 from leeway_cli.doctor import reasons
 from leeway_cli.doctor.facts import Facts, RuleFacts, known, spot_of_clusters
-from leeway_cli.doctor.finding import About, Finding, Severity, aws, deploy
+from leeway_cli.doctor.finding import About, Finding, Severity, aws, deploy, shell
 from leeway_cli.doctor.names import (
     BUYER,
     EVENTS,
@@ -32,13 +32,13 @@ def check_stack(facts: Facts) -> Iterator[Finding]:
         yield About(reasons.STACK_NOT_SETTLED, subject).finding(
             Severity.FAILS if broken else Severity.WARNS,
             f"Stack {stack.name} is {stack.status}, so its resources may be of two versions.",
-            aws("cloudformation describe-stack-events", stack_name=stack.stack_name or stack.name),
+            aws("cloudformation describe-stack-events", stack_name=stack.stack_name),
         )
     if stack.version != facts.version:
         yield About(reasons.VERSIONS_DIFFER, subject).warns(
             f"Stack {stack.name} is of version {stack.version or 'unknown'}, and this command "
             f"line is of {facts.version}.",
-            deploy(stack.name),
+            shell(*stack.upgrade()),
         )
     if not stack.clusters:
         yield About(reasons.STACK_WITHOUT_CLUSTERS, subject).fails(
@@ -53,8 +53,8 @@ def check_functions(facts: Facts) -> Iterator[Finding]:
     for one in known(facts.functions) or ():
         about = About(reasons.FUNCTION_NOT_RUNNABLE, f"function {one.name}")
         if not one.state:
-            name = stack.name if stack else ""
-            yield about.fails(f"Stack {name} has no function {one.name}.", deploy(name))
+            name, mend = (stack.name, deploy(stack)) if stack else ("", "")
+            yield about.fails(f"Stack {name} has no function {one.name}.", mend)
             continue
         if (one.state, one.update) != ("Active", "Successful"):
             state = one.state if one.state != "Active" else one.update
@@ -87,7 +87,7 @@ def check_aliases(facts: Facts) -> Iterator[Finding]:
     """Check that the aliases of the durable functions point to published versions."""
     stack = known(facts.stack)
     for one in known(facts.aliases) or ():
-        mend = deploy(stack.name if stack else "")
+        mend = deploy(stack) if stack else ""
         about = About(reasons.FUNCTION_NOT_RUNNABLE, f"alias {one.function}:{one.name}")
         if not one.version:
             yield about.fails(f"Function {one.function} has no alias {one.name}.", mend)
@@ -104,7 +104,7 @@ def check_rules(facts: Facts) -> Iterator[Finding]:
     stack, rules = known(facts.stack), known(facts.rules)
     if stack is None or rules is None:
         return
-    receiver, mend = function_name(stack.name, RECEIVER), deploy(stack.name)
+    receiver, mend = function_name(stack.name, RECEIVER), deploy(stack)
 
     def is_for_leeway(rule: RuleFacts) -> bool:
         return any(_function_of(target) == receiver for target in rule.targets)
@@ -151,7 +151,7 @@ def check_schedules(facts: Facts) -> Iterator[Finding]:
         else:
             continue
         about = About(reasons.FUNCTION_NOT_INVOKED, f"schedule {name}")
-        yield about.fails(problem, deploy(stack.name))
+        yield about.fails(problem, deploy(stack))
 
 
 def check_consumers(facts: Facts) -> Iterator[Finding]:
@@ -163,7 +163,7 @@ def check_consumers(facts: Facts) -> Iterator[Finding]:
     about = About(reasons.FUNCTION_NOT_INVOKED, f"function {name}")
     if not consumers:
         missing = f"Function {name} has no event source mapping of its queue."
-        yield about.fails(missing, deploy(stack.name))
+        yield about.fails(missing, deploy(stack))
     for one in consumers:
         if one.state not in ("Enabled", "Enabling", "Updating"):
             yield about.fails(
@@ -192,7 +192,7 @@ def check_alarms(facts: Facts) -> Iterator[Finding]:
         return
     about = About(reasons.ALARMS_NOTIFY_NOBODY, f"stack {stack.name}")
     if not alarms:
-        yield about.warns(f"Stack {stack.name} has no alarms.", deploy(stack.name))
+        yield about.warns(f"Stack {stack.name} has no alarms.", deploy(stack))
     for one in alarms:
         if one.state == "ALARM":
             yield About(reasons.ALARM_IS_ON, f"alarm {one.name}").warns(
@@ -203,5 +203,5 @@ def check_alarms(facts: Facts) -> Iterator[Finding]:
         yield about.warns(
             f"{counted(silent, 'alarm notifies', 'alarms notify')} nobody: an alarm of stack "
             f"{stack.name} has an action only with AlarmTopicArn.",
-            f"{deploy(stack.name)} --parameter-overrides AlarmTopicArn=TOPIC_ARN",
+            deploy(stack, AlarmTopicArn="TOPIC_ARN"),
         )

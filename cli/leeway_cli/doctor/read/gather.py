@@ -308,7 +308,7 @@ def _of_stack(parts: Parts, name: str, stack: Part[LeewayStack]) -> Mapping[str,
 
     def made() -> str:
         deployed = known(stack.get())
-        return (deployed.stack_name if deployed else "") or name
+        return deployed.stack_name if deployed else name
 
     found: Mapping[str, tuple[str, Severity, Callable[[], Any]]] = {
         "functions": ("the functions of the stack", FAILS, partial(aws.functions_of, name)),

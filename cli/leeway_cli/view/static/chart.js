@@ -29,7 +29,7 @@ export const chart = (figure, prices, width) => {
   }
   if (line) line.steps += `H${x(last).toFixed(1)}`;
   const svg = shape("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, role: "img" });
-  svg.setAttribute("aria-label", known.length ? `USD per hour from ${time(first)} to ${time(last)} UTC: ${known[0][1].toFixed(4)} at first, ${known.at(-1)[1].toFixed(4)} now.` : "No price was read.");
+  svg.setAttribute("aria-label", known.length ? `USD per hour from ${time(first)} to ${time(last)} UTC: ${known[0][1].toFixed(4)} at first, ${known.at(-1)[1].toFixed(4)} ${prices.at(-1)[1] === null ? "when it was last known" : "now"}.` : "No price was read.");
   for (const part of [0, 0.5, 1]) {
     const price = (most / 1.1) * part;
     svg.append(shape("line", { class: "grid", x1: LEFT, x2: width - 8, y1: y(price), y2: y(price) }));

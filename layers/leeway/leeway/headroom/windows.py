@@ -12,10 +12,11 @@ time, so a change to or from daylight saving time does not swap the start and th
 
 import heapq
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from itertools import chain, islice, takewhile
+from datetime import UTC, date, datetime, timedelta
+from itertools import islice, pairwise, takewhile
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -138,8 +139,49 @@ _HOUR = timedelta(hours=1)
 _LOOKS_AHEAD = (8, 62, 366 * 9)
 """Days. A window mostly opens within a week; a leap day may be eight years ahead."""
 
-_LOOKED_AT = 60
-"""Starts of a window of which each is also its end, before it counts as one that never closes."""
+_LOOKED_AT = 400
+"""Starts and ends of a window that are compared: more than a year of one that opens daily."""
+
+_LONGEST_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
+
+class _Days:
+    """The days on which a cron expression fires, and the minutes of each such day, in order. It is
+    quicker than `Cron.times`, because every read of a manifest looks for warnings."""
+
+    def __init__(self, cron: Cron) -> None:
+        fields = zip(cron.fields.split(), _FIELDS, strict=True)
+        minute, hour, day, month, weekday = (
+            None if text == "*" else frozenset(map(int, text.split(","))) for text, _ in fields
+        )
+        hours = range(24) if hour is None else sorted(hour)
+        self.minutes = [
+            60 * one + other
+            for one in hours
+            for other in (range(60) if minute is None else sorted(minute))
+        ]
+        self._day, self._month, self._weekday = day, month, weekday
+
+    def has(self, month: int, day: int, weekday: int) -> bool:
+        """Whether it fires on such a day; Sunday is 0."""
+        if self._month is not None and month not in self._month:
+            return False
+        if self._day is None or self._weekday is None:
+            return (self._day is None or day in self._day) and (
+                self._weekday is None or weekday in self._weekday
+            )
+        return day in self._day or weekday in self._weekday
+
+    def firings(self) -> Iterator[int]:
+        """Yield the minutes since the begin of 2024 at which it fires, for four years."""
+        for count in range(4 * 366):
+            on = _FIRST_DAY + timedelta(days=count)
+            if self.has(on.month, on.day, on.isoweekday() % 7):
+                for minute in self.minutes:
+                    yield count * 1440 + minute
+
+
+_FIRST_DAY = date(2024, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +212,42 @@ class Window:
 
     def never_closes(self) -> bool:
         """Whether the window opens again at each of its ends: then it is open at all times."""
-        before = datetime(2000, 1, 1)  # noqa: DTZ001 (local time)
-        starts = list(islice(self.start.times(before), 1))
-        for start in chain(starts, islice(self.start.times(starts[0]), _LOOKED_AT)):
-            if self.end.next(start - timedelta(seconds=1)) != start:
-                return False
-        return True
+        starts, ends = _Days(self.start), _Days(self.end)
+        return set(starts.minutes) <= set(ends.minutes) and all(
+            ends.has(month, day, weekday)
+            for month, days in enumerate(_LONGEST_MONTHS, start=1)
+            for day in range(1, days + 1)
+            for weekday in range(7)
+            if starts.has(month, day, weekday)
+        )
+
+    def trap(self) -> str | None:
+        """Say what the window does that its author hardly means: it never closes, or several of its
+        starts or ends follow each other. None if it does none of that.
+
+        It reads four years from a leap year on, and of these the first `_LOOKED_AT` starts and
+        ends.
+        """
+        if self.never_closes():
+            return "the window never closes: each of its starts is one of its ends, too"
+        start, end = self.start.expression, self.end.expression
+        starts = [*islice(_Days(self.start).firings(), _LOOKED_AT)]
+        ends = [*islice(_Days(self.end).firings(), _LOOKED_AT)]
+        for this, later in pairwise(starts):
+            following = bisect_right(ends, this)
+            if following < len(ends) and ends[following] > later:
+                return (
+                    f"expected one start for each end: '{start}' fires again before '{end}', and "
+                    "only the last time before an end opens the window"
+                )
+        for this, later in pairwise(ends):
+            following = bisect_left(starts, this)
+            if following < len(starts) and starts[following] >= later:
+                return (
+                    f"expected one end for each start: '{end}' fires again before '{start}', and "
+                    "the window stays open until the last time before a start"
+                )
+        return None
 
     def moments(self, after: datetime, until: datetime) -> Iterator[datetime]:
         """Yield the instants in (after, until), in UTC and in order, at which the window may open

@@ -28,7 +28,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from leeway.durations import parse_duration, render_duration
-from leeway.headroom.windows import Cron, parse_cron
+from leeway.headroom.windows import Cron, Window, parse_cron
 from leeway.selection.labels import ALIASES, HOSTNAME, NODE_CLASS, NODEPOOL, WELL_KNOWN
 from leeway.selection.resources import requested_quantity
 
@@ -293,7 +293,7 @@ class Manifest(Strict):
 
     def notes(self) -> tuple[Note, ...]:
         """Return the warnings about this manifest; a kind may add its own."""
-        return (*_not_acted_on(self, ()), *self._unknown_words())
+        return (*_notes_on(self, ()), *self._unknown_words())
 
     def _unknown_words(self) -> Iterator[Note]:
         """Warn about annotations of Leeway's domain that nothing reads, and about labels: Leeway
@@ -309,7 +309,9 @@ class Manifest(Strict):
             yield Note(("metadata", "labels", key), why + more)
 
 
-def _not_acted_on(value: Any, path: Path) -> Iterator[Note]:
+def _notes_on(value: Any, path: Path) -> Iterator[Note]:
+    if isinstance(value, TimeWindow) and (trap := value.window().trap()):
+        yield Note(path, trap)
     if isinstance(value, BaseModel):
         for name, info in type(value).model_fields.items():
             if name not in value.model_fields_set:
@@ -319,13 +321,13 @@ def _not_acted_on(value: Any, path: Path) -> Iterator[Note]:
             if marks:
                 yield Note(at, f"ignored: {marks[0].why}")
             else:
-                yield from _not_acted_on(getattr(value, name), at)
+                yield from _notes_on(getattr(value, name), at)
     elif isinstance(value, dict):
         for key, member in value.items():
-            yield from _not_acted_on(member, (*path, str(key)))
+            yield from _notes_on(member, (*path, str(key)))
     elif isinstance(value, (list, tuple)):
         for index, member in enumerate(value):
-            yield from _not_acted_on(member, (*path, index))
+            yield from _notes_on(member, (*path, index))
 
 
 def _amount(value: Any) -> Any:
@@ -493,13 +495,18 @@ class TimeWindow(Strict):
     start: CronExpression
     """When the window opens: a cron expression of five fields."""
     end: CronExpression
-    """When the window closes: a cron expression of five fields."""
+    """When the window closes: a cron expression of five fields. The window does not include this
+    minute."""
 
     @model_validator(mode="after")
     def _begins_and_ends(self) -> Self:
         if self.start.fields == self.end.fields:
             raise ValueError("expected start and end to differ")
         return self
+
+    def window(self, replicas: int = 1) -> Window:
+        """Return it with a number of replicas."""
+        return Window(self.timezone, self.start, self.end, replicas)
 
 
 NO_PLACEMENT_GROUPS = "Leeway launches no nodes in placement groups"

@@ -16,7 +16,6 @@ from pydantic import (
     model_validator,
 )
 
-from leeway.headroom.windows import Window
 from leeway.instances.owners import OwnerKind
 from leeway.manifests.base import (
     Duration,
@@ -402,7 +401,7 @@ def _group_drift(written: Groups) -> GroupDrift:
         max_unavailable=written.max_unavailable,
         node_timeout=written.node_timeout,
         force=written.force,
-        windows=tuple(Window(one.timezone, one.start, one.end, 1) for one in written.windows),
+        windows=tuple(one.window() for one in written.windows),
     )
 
 

@@ -26,7 +26,7 @@ from leeway.headroom.plan import (
     TemplateBuffer,
     template_deployment_name,
 )
-from leeway.headroom.windows import Schedule, Window
+from leeway.headroom.windows import Schedule
 from leeway.manifests.base import (
     Amounts,
     Duration,
@@ -293,9 +293,7 @@ def _schedule(windows: tuple[WindowSpec, ...]) -> Schedule | None:
     if not windows:
         return None
     largest = max(window.replicas for window in windows)
-    return Schedule(
-        tuple(Window(w.timezone, w.start, w.end, w.replicas) for w in windows), maximum=largest
-    )
+    return Schedule(tuple(one.window(one.replicas) for one in windows), maximum=largest)
 
 
 def _linear(spec: LinearSpec | None) -> Linear | None:

@@ -496,7 +496,8 @@ class EC2NodeClass(Manifest):
         return (spec.family or "by default", spec.role or spec.instance_profile or "by default")
 
     def notes(self) -> tuple[Note, ...]:
-        """Warn also about AL2, which has no new images, and settings that a family lacks."""
+        """Warn also about AL2, which has no new images, settings that a family lacks, and prices
+        without the licence of Windows."""
         found, family = [*super().notes()], self.spec.family
         if family is AmiFamily.BOTTLEROCKET and self.spec.kubelet.pods_per_core:
             said = "Bottlerocket does not support this setting; use maxPods"
@@ -509,8 +510,11 @@ class EC2NodeClass(Manifest):
                 guess = near_miss(name, _FIELDS)
                 said = f"Leeway does not know this field, and nodes get it as it is written{guess}"
                 found.append(Note(path, said))
+        field = "amiFamily" if self.spec.ami_family else "amiSelectorTerms"
+        if family is not None and family.windows:
+            said = "Leeway counts the prices of Linux, so limits in money leave out the licences"
+            found.append(Note(("spec", field), said))
         if family is AmiFamily.AL2:
-            field = "amiFamily" if self.spec.ami_family else "amiSelectorTerms"
             said = "EKS has published no AL2 images since November 2025; use AL2023"
             found.append(Note(("spec", field), said))
         return tuple(found)

@@ -379,7 +379,7 @@ class NodePool(Manifest):
                 '[{"timezone": "Europe/Berlin", "start": "30 7 * * 1-5", "end": "0 19 * * 1-5"}]'
             )
         found = adapter_of(tuple[TimeWindow, ...]).validate_python(tuple(parsed))
-        return tuple(Window(one.timezone, one.start, one.end, 1) for one in found)
+        return tuple(one.window() for one in found)
 
     def on_demand(self) -> OnDemandShare | None:
         """Return the on-demand share of the pool's capacity; None if it has none.
@@ -450,13 +450,17 @@ class NodePool(Manifest):
             yield Note(("spec", "template", "metadata", "labels", key), why)
 
     def _notes_on_windows(self) -> Iterator[Note]:
-        """Warn about windows of one time zone that overlap: the pool is awake in both, and a typing
-        error in one of them may keep it awake."""
-        windows = enumerate(self.windows())
-        for (first, one), (second, other) in combinations(windows, 2):
+        """Warn about windows with several starts or ends in a row, and about windows of one time
+        zone that overlap: the pool is awake in both, and a typing error in one of them may keep it
+        awake."""
+        place, windows = ("metadata", "annotations", SCHEDULE), self.windows()
+        for number, window in enumerate(windows):
+            if trap := window.trap():
+                yield Note((*place, number), trap)
+        for (first, one), (second, other) in combinations(enumerate(windows), 2):
             if one.timezone == other.timezone and _overlap(one, other):
                 said = f"windows [{first}] and [{second}] overlap: the pool is awake in both"
-                yield Note(("metadata", "annotations", SCHEDULE), said)
+                yield Note(place, said)
 
     def _notes_on_replicas(self) -> Iterator[Note]:
         replicas, limit = self.spec.replicas, self.spec.limits.get("nodes")

@@ -157,6 +157,8 @@ def find_kind(api_version: str, name: str, stored: bool = False) -> Kind:
     if versions:
         message = f"expected {listed(versions)} for a {name}, got {api_version}"
         raise UnknownKind(message, "apiVersion")
+    if (api_version.partition("/")[0], name) == ("eksctl.io", "ClusterConfig"):
+        raise UnknownKind("expected manifests; `leeway convert -f` makes them of a ClusterConfig")
     names = sorted({kind.name for kind in kinds})
     guess = near_miss(name, names) or f"; expected {listed(names)}"
     raise UnknownKind(f"unknown kind {name} of {api_version}{guess}")

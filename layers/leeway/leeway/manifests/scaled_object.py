@@ -5,8 +5,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from leeway.headroom.plan import ScaledTarget, ScaleTarget
-from leeway.headroom.windows import Schedule, Window
-from leeway.manifests.base import CronExpression, Manifest, Name, NotActedOn, Note, Strict, TimeZone
+from leeway.headroom.windows import Schedule
+from leeway.manifests.base import Manifest, Name, NotActedOn, Note, Strict, TimeWindow
 
 PAUSED = "autoscaling.keda.sh/paused"
 PAUSED_REPLICAS = "autoscaling.keda.sh/paused-replicas"
@@ -31,24 +31,11 @@ def _replicas(value: Any) -> Any:
     return value
 
 
-class CronMetadata(Strict):
+class CronMetadata(TimeWindow):
     """A recurring window and the number of replicas in it."""
 
-    timezone: TimeZone
-    """Time zone of `start` and `end`: a name of the IANA database."""
-    start: CronExpression
-    """When the window opens: a cron expression of five fields."""
-    end: CronExpression
-    """When the window closes: a cron expression of five fields. The window does not include this
-    minute."""
     desired_replicas: Annotated[int, BeforeValidator(_replicas), Field(ge=1, le=2**31 - 1)]
     """Number of replicas while the window is open: a number, or a number as text."""
-
-    @model_validator(mode="after")
-    def _begins_and_ends(self) -> Self:
-        if self.start.fields == self.end.fields:
-            raise ValueError("expected start and end to differ")
-        return self
 
 
 class Trigger(Strict):
@@ -191,7 +178,7 @@ class ScaledObject(Manifest):
         spec = self.spec
         windows = (trigger.metadata for trigger in spec.triggers)
         return Schedule(
-            tuple(Window(w.timezone, w.start, w.end, w.desired_replicas) for w in windows),
+            tuple(one.window(one.desired_replicas) for one in windows),
             spec.min_replica_count,
             spec.max_replica_count,
             spec.idle_replica_count,

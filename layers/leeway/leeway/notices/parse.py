@@ -398,5 +398,6 @@ def _first_problem(error: ValidationError, below: str = "") -> str:
     path = ".".join(str(part) for part in ((below, *first["loc"]) if below else first["loc"]))
     given = first.get("input")
     got = "" if first["type"] == "missing" else f", got {str(given)[:80]!r}"
+    said = "expected an object" if first["type"] == "dict_type" else first["msg"].lower()
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return f"{path}: {first['msg'].lower()}{got}{more}"
+    return f"{path}: {said}{got}{more}"

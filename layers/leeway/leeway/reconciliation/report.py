@@ -130,6 +130,8 @@ class ReconciliationTelemetry(Telemetry):
             )
         for one in report.counts:
             cost = f"{counted(one.nodes, 'node')} for {one.usd_per_hour:.4f} USD per hour"
+            if one.nodes and not one.usd_per_hour:
+                cost = f"{counted(one.nodes, 'node')} of unknown price"
             types = ", ".join(f"{count} {name}" for name, count in one.types.items())
             about = {**cluster, **asdict(one), "types": types}
             self.logger.info(f"{one.owner} has {cost}.", extra=about)
