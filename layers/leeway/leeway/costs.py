@@ -55,9 +55,8 @@ write that conflicts is tried six times, each with the time limits of a call, an
 later than this is never counted."""
 
 INTERRUPTED_FOR = timedelta(minutes=5)
-"""How old an interruption is when it is counted. EC2 terminates the instance two minutes after the
-mark, and from then on the Spot request has its last state and time. EC2 lists both for about an
-hour."""
+"""How old an interruption is when it is counted. EC2 terminates the instance two minutes after it
+marks it, and lists it for about an hour more; its Spot request does not change any more then."""
 
 KEPT_FOR = timedelta(days=35)
 
