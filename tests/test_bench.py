@@ -25,6 +25,7 @@ from bench.idle import (
     rows,
 )
 from bench.provision import manifests
+from bench.spot_risk import POLICIES, STEPS, TODAY, listed_prices, market_of, run
 from bench.storms import timings, usage
 
 
@@ -111,3 +112,30 @@ def test_random_clusters_that_no_seed_has_are_refused(
 ) -> None:
     assert main(["rehearse", "--only", *clusters]) == 2
     assert f"expected c37,c47 …, got {','.join(clusters)!r}" in capsys.readouterr().err
+
+
+def test_markets_of_a_seed_differ_only_in_how_often_pools_are_reclaimed() -> None:
+    rarely, often = (market_of(1, listed_prices(), rate, 1.0) for rate in (1.0, 10.0))
+    assert (rarely.prices == often.prices).all()
+    assert (often.reclaims | ~rarely.reclaims).all()
+    monthly = often.hazard.mean() * 730 * 0.92
+    assert monthly == pytest.approx(10.0)
+
+
+def test_a_fleet_without_interruptions_pays_for_its_nodes_alone() -> None:
+    market = market_of(1, listed_prices(), 0.0, 1.0)
+    found = [run(market, policy, 0.05, 10, 1) for policy in POLICIES[: TODAY + 1]]
+    assert [(one.interruptions, one.moves) for one in found] == [(0, 0.0)] * 2
+    assert found[0] == found[1], "both are the same fleet where nothing is interrupted"
+    assert found[0].node_hours == pytest.approx(10 * (STEPS / 12 - 24))
+    assert found[0].usd > found[0].node_hours * market.prices.min()
+
+
+def test_a_policy_that_avoids_pools_is_interrupted_less_and_pays_more() -> None:
+    market = market_of(1, listed_prices(), 10.0, 1.0)
+    named = {one.name: one for one in POLICIES}
+    careful = run(market, named["without the riskier half, 3 days"], 0.05, 50, 1)
+    todays = run(market, POLICIES[TODAY], 0.05, 50, 1)
+    assert careful.interruptions < todays.interruptions
+    assert careful.cost > todays.cost
+    assert todays.moves == pytest.approx(0.05 * todays.interruptions)

@@ -21,7 +21,7 @@ from leeway_cli.places import (
 from leeway_cli.stack import DEFAULT_STACK, Stack, StackOption, cluster_name, find_stack
 
 if TYPE_CHECKING:
-    from leeway.costs import CostHour, OwnerCost, Returned
+    from leeway.costs import CostHour, OwnerCost, Returned, SpotPool
 
 KEPT_DAYS = 35
 
@@ -138,6 +138,7 @@ class CostReport:
     idle: float
     unsplit: float
     saved: tuple[Saved, ...]
+    spot: Mapping[str, "SpotPool"]
 
     @property
     def usd(self) -> float:
@@ -163,14 +164,17 @@ class CostReport:
 
 def sum_up(hours: Sequence["CostHour"], begin: datetime, end: datetime) -> CostReport:
     """Sum up recorded hours, in the order of their times."""
-    from leeway.costs import OwnerCost
+    from leeway.costs import OwnerCost, SpotPool
 
     owners: dict[str, OwnerCost] = {}
+    spot: dict[str, SpotPool] = {}
     namespaces: dict[str, float] = {}
     labels: dict[str, dict[str, float]] = {}
     for one in hours:
         for key, each in one.owners.items():
             owners[key] = owners.get(key, OwnerCost()) + each
+        for key, pool in one.spot.items():
+            spot[key] = spot.get(key, SpotPool()) + pool
         _add(namespaces, one.namespaces)
         for key, split in one.labels.items():
             _add(labels.setdefault(key, {}), split)
@@ -186,6 +190,7 @@ def sum_up(hours: Sequence["CostHour"], begin: datetime, end: datetime) -> CostR
         idle=sum(one.idle for one in hours),
         unsplit=sum(one.unsplit for one in hours),
         saved=tuple(_saved(hours, end)),
+        spot=spot,
     )
 
 
@@ -272,6 +277,14 @@ def as_data(report: CostReport) -> dict[str, Any]:
                 for one in report.saved
             ],
         },
+        "spot": [
+            {
+                **_pool(key),
+                "instanceHours": _round(one.hours),
+                "interruptions": one.interruptions,
+            }
+            for key, one in _by_interruptions(report.spot)
+        ],
     }
 
 
@@ -280,6 +293,16 @@ def _owner(key: str) -> dict[str, Any]:
 
     kind, _, name = key.partition("/")
     return {"kind": "other" if key == OTHER else kind, "name": name or None}
+
+
+def _pool(key: str) -> dict[str, Any]:
+    """Render a type and zone; the rest that is not kept apart has none."""
+    kind, _, zone = key.partition(" ")
+    return {"instanceType": kind if zone else None, "zone": zone or None}
+
+
+def _by_interruptions(spot: Mapping[str, "SpotPool"]) -> list[tuple[str, "SpotPool"]]:
+    return sorted(spot.items(), key=lambda one: (-one[1].interruptions, -one[1].hours, one[0]))
 
 
 def _rows(split: Mapping[str, float], name: str) -> list[dict[str, Any]]:
@@ -348,14 +371,27 @@ def as_text(report: CostReport, cluster: str, top: int) -> str:
         lines += _table(
             [title, "USD", "SHARE"], rows, len(split) + len(rows) - len(_top(ordered, top))
         )
+    if report.spot:
+        pools = [
+            [_named(key), f"{one.hours:,.1f}", f"{one.interruptions:,}"]
+            for key, one in _top(_by_interruptions(report.spot), top)
+        ]
+        lines += _table(["SPOT", "HOURS", "INTERRUPTIONS"], pools, len(report.spot))
     lines += ["", *_savings(report)]
     return "\n".join(lines)
 
 
 def _savings(report: CostReport) -> Iterator[str]:
+    from leeway.disruption.explain import MONTH_HOURS
     from leeway.hibernation import HIBERNATION
     from leeway.reasons import counted
 
+    if hours := sum(one.hours for one in report.spot.values()):
+        times = sum(one.interruptions for one in report.spot.values())
+        yield (
+            f"EC2 interrupted {counted(times, 'Spot instance')} in {hours:,.1f} instance-h, "
+            f"{times / hours * MONTH_HOURS:.2f} a month for each instance."
+        )
     if report.spot_saved > 0:
         saved = f"{report.spot_saved:,.2f} USD against on-demand"
         yield f"Spot instances of Leeway's pools saved {saved}."

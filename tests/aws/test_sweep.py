@@ -9,6 +9,7 @@ from leeway.admission.record import ADMISSION, Admission
 from leeway.aws.autoscaling import AutoScalingGroups, AutoScalingWaitingActions
 from leeway.aws.ec2 import Ec2Instances, Ec2Sweep
 from leeway.aws.table import DynamoTable
+from leeway.costs import INTERRUPTED_FOR, interruptions_of
 from leeway.execution.attempt import Phase
 from leeway.instances.facts import FACTS as INDEX
 from leeway.instances.facts import facts_in
@@ -193,6 +194,29 @@ def test_spot_interruptions_are_found_without_a_warning(aws: Sandbox, sweep: Ec2
     instances = Ec2Instances(client_factory(aws, "ec2"))
     now = [instances.current_instance(one) for one in (member, other)]
     assert [one.interrupted for one in now if one is not None] == [True, False]
+
+
+def test_an_interrupted_instance_is_counted_with_its_type_and_zone(
+    aws: Sandbox, sweep: Ec2Sweep
+) -> None:
+    tags = [{"Key": "kubernetes.io/cluster/counted", "Value": "owned"}]
+    template = {
+        "InstanceMarketOptions": {"MarketType": "spot"},
+        "TagSpecifications": [{"ResourceType": "instance", "Tags": tags}],
+    }
+    (member, _) = aws.group("counted", 2, template=template)
+    aws.control("POST", "interrupt", {"instance": member, "copies": 0, "warning": 1})
+    (mark,) = [one for one in sweep.interruptions() if one.instance == member]
+    aws.wait(lambda: sweep.states([member]) != {member: "running"})
+    instances = sweep.instances(["counted"])
+    (zone,) = [one.facts.zone for one in instances if one.facts.instance == member]
+    counted_at = mark.marked_at + INTERRUPTED_FOR
+    second = timedelta(seconds=1)
+    found = [
+        interruptions_of(instances, sweep.interruptions(), since, until)
+        for since, until in ((counted_at - second, counted_at), (counted_at, counted_at + second))
+    ]
+    assert found == [{f"m5.large {zone}": 1}, {}]
 
 
 def test_the_interruption_of_a_stopped_spot_instance_has_the_action_stop(

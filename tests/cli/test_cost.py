@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from leeway.costs import COST, OTHER, CostHour, OwnerCost, Returned
+from leeway.costs import COST, OTHER, CostHour, OwnerCost, Returned, SpotPool
 from leeway_cli import main
 
 from tests.aws.stored import table_in
@@ -39,6 +39,11 @@ def store(aws: Sandbox, ago: timedelta, **fields: object) -> CostHour:
         "idle": 0.5,
         "unsplit": 0.25,
         "returned": {"Empty": Returned(2, 0.5)},
+        "spot": {
+            "m5.large us-east-1a": SpotPool(8.0, 0),
+            "c5.large us-east-1b": SpotPool(2.0, 1),
+            OTHER: SpotPool(0.5, 0),
+        },
     }
     hour = CostHour("prod", f"{end:%Y-%m-%d}", f"{end:%H}", end, **{**values, **fields})  # type: ignore[arg-type]
     table_in(aws).put(COST, hour)
@@ -65,6 +70,8 @@ def test_costs_are_shown_by_owner_namespace_and_label(run: Run, aws: Sandbox) ->
     assert "LABEL team USD SHARE a 1.50 38% (without) 1.00 25%" in words
     assert "Not counted: 29.1 h in 1 gap" in words
     assert "1.0 h without a known price of the type" in words
+    assert "SPOT HOURS INTERRUPTIONS c5.large us-east-1b 4.0 2 m5.large us-east-1a" in words
+    assert "EC2 interrupted 2 Spot instances in 21.0 instance-h, 69.52 a month for each" in words
     assert "Spot instances of Leeway's pools saved 5.00 USD against on-demand." in words
     assert "Empty: Leeway gave back 2 nodes, which saved 0.5000 USD per hour, 12.00 USD" in words
 
@@ -105,6 +112,13 @@ def test_json_has_the_fields_of_the_page_and_sums_that_agree(run: Run, aws: Sand
     assert printed["namespaces"][1] == {"namespace": None, "other": True, "usd": 0.25}
     assert printed["saved"]["returned"][0]["usdPerHour"] == 0.5
     assert printed["gaps"] == []
+    assert printed["spot"][0] == {
+        "instanceType": "c5.large",
+        "zone": "us-east-1b",
+        "instanceHours": 2.0,
+        "interruptions": 1,
+    }
+    assert printed["spot"][2]["instanceType"] is None
 
 
 def test_an_hour_that_is_not_readable_is_a_gap(run: Run, aws: Sandbox) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from leeway.costs import (
     COST,
     MOST_NAMESPACES,
+    MOST_OWNERS,
     OTHER,
     CostHour,
     CostRecorder,
@@ -21,6 +22,7 @@ from leeway.costs import (
     Price,
     Recorded,
     Returned,
+    SpotPool,
     counted,
     prices_of,
     shares,
@@ -28,9 +30,9 @@ from leeway.costs import (
 from leeway.execution.attempt import Phase
 from leeway.hibernation import SLEEPING, SleepingPool, SleepingPools
 from leeway.instances.facts import InstanceFacts
-from leeway.instances.observed import ObservedInstance
+from leeway.instances.observed import ObservedInstance, ObservedInterruption
 from leeway.instances.owners import Owner, OwnerKind
-from leeway.notices import NoticeKind
+from leeway.notices import InterruptionAction, NoticeKind
 from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.retirement.reasons import RETIREMENT_STARTED
 from leeway.retirement.record import RETIREMENT, Method, ReplacementIntent, ReturnTerms
@@ -68,6 +70,7 @@ class World:
     running: dict[str, InstanceFacts] = field(default_factory=dict)
     gone: dict[str, InstanceFacts] = field(default_factory=dict)
     uses: dict[str, NodeUse] = field(default_factory=dict)
+    interruptions: list[ObservedInterruption] = field(default_factory=list)
     down: bool = False
     price: Price = a_dollar
     labels: tuple[str, ...] = ()
@@ -102,7 +105,7 @@ class World:
     def record(self) -> Recorded:
         listed = [ObservedInstance(one, "running", NOON) for one in self.running.values()]
         listed += [ObservedInstance(one, "terminated", NOON) for one in self.gone.values()]
-        return self.recorder.record("prod", listed, self.labels)
+        return self.recorder.record("prod", listed, self.labels, self.interruptions)
 
     @property
     def hours(self) -> list[CostHour]:
@@ -342,6 +345,71 @@ def test_what_was_given_back_counts_once() -> None:
     report = sum_up(world.hours, NOON, NOON + timedelta(days=7))
     assert [(one.cause, one.nodes) for one in report.saved] == [("Empty", 2), ("Underutilized", 1)]
     assert [one.usd for one in report.saved] == pytest.approx([0.75 * 24, 0.125 * 24])
+
+
+def interrupt(world: World, one: InstanceFacts) -> None:
+    """EC2 has marked an instance two minutes ago, and terminates it now."""
+    world.gone[one.instance] = world.running.pop(one.instance)
+    mark = ObservedInterruption(one.instance, InterruptionAction.TERMINATE, world.now_)
+    world.interruptions.append(mark)
+
+
+def test_interruptions_count_once_by_type_and_zone() -> None:
+    nodes = [instance(number) for number in range(4)]
+    world = start(*nodes, instance(4, capacity_type="on-demand"))
+    world.run(58)
+    interrupt(world, nodes[0])
+    world.interruptions *= 2  # EC2 may list an instance under two requests
+    world.run(2)
+    interrupt(world, nodes[1])
+    world.start_anew()
+    world.run(4)
+    elsewhere = ObservedInterruption("i-of-another", InterruptionAction.TERMINATE, world.now_)
+    world.interruptions.append(elsewhere)
+    world.run(60)
+    key = f"{nodes[0].instance_type} {nodes[0].zone}"
+    assert {pool for hour in world.hours for pool in hour.spot} == {key}
+    report = sum_up(world.hours, NOON, NOON + timedelta(days=1))
+    assert report.spot[key].interruptions == 2
+    assert report.spot[key].hours == pytest.approx(report.hours - 124 / 60, abs=0.2)
+
+
+def test_a_mark_is_not_counted_while_the_instance_runs() -> None:
+    (node,) = [instance(0)]
+    world = start(node)
+    world.interruptions.append(
+        ObservedInterruption(node.instance, InterruptionAction.TERMINATE, NOON)
+    )
+    world.run(60)
+    assert [one.interruptions for hour in world.hours for one in hour.spot.values()] == [0]
+
+
+def test_the_interruptions_of_two_runs_at_once_count_once() -> None:
+    node = instance(0)
+    world = start(node)
+    world.run(6)
+    interrupt(world, node)
+    other = CostRecorder(world.table, lambda: world.price, world, world)
+    for _ in range(20):
+        world.record()
+        listed = [ObservedInstance(node, "terminated", NOON)]
+        other.record("prod", listed, (), world.interruptions)
+        world.now_ += MINUTE
+    found = [one.interruptions for hour in world.hours for one in hour.spot.values()]
+    assert sum(found) == 1
+
+
+def test_many_types_and_zones_stay_within_an_item() -> None:
+    nodes = [
+        facts(number).model_copy(update={"instance_type": f"x{number}.large"})
+        for number in range(MOST_OWNERS + 20)
+    ]
+    hour = CostHour("prod", "2026-11-23", "12", NOON)
+    found = counted(hour, [Look(NOON + 5 * MINUTE, nodes)], {}, a_dollar)
+    assert len(found.spot) == MOST_OWNERS
+    assert found.spot[OTHER].hours == pytest.approx(21 / 12)
+    later = counted(found, [], {}, a_dollar, interrupted={"x0.large us-east-1z": 2})
+    assert sum((one for one in later.spot.values()), SpotPool()).interruptions == 2
 
 
 def test_a_pool_that_hibernates_saves_until_it_is_awake() -> None:

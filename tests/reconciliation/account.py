@@ -106,7 +106,9 @@ class Account:
     written: list[str] = field(default_factory=list)
     copied: tuple[tuple[Reason, ...], Reason | None] = ((), None)
     copies: list[list[str]] = field(default_factory=list)
-    costs: list[tuple[list[str], tuple[str, ...]]] = field(default_factory=list)
+    costs: list[tuple[list[str], tuple[str, ...], list[ObservedInterruption]]] = field(
+        default_factory=list
+    )
     costs_error: ClusterUnavailable | None = None
     removed: list[str] = field(default_factory=list)
     received: list[Any] = field(default_factory=list)
@@ -239,10 +241,15 @@ class Account:
         return self.copied
 
     def record_costs(
-        self, _cluster: str, instances: Sequence[ObservedInstance], labels: Sequence[str]
+        self,
+        _cluster: str,
+        instances: Sequence[ObservedInstance],
+        labels: Sequence[str],
+        interruptions: Sequence[ObservedInterruption],
     ) -> Recorded:
         self._fail("costs")
-        self.costs.append(([one.facts.instance for one in instances], tuple(labels)))
+        found = [one.facts.instance for one in instances]
+        self.costs.append((found, tuple(labels), list(interruptions)))
         return Recorded(error=self.costs_error)
 
     def reconciliation(self, *clusters: str) -> Reconciliation:

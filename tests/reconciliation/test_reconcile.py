@@ -317,13 +317,16 @@ def test_only_a_single_clean_up_waits_for_volumes() -> None:
 
 
 def test_costs_are_recorded_of_the_instances_of_the_cluster_by_the_labels_of_its_policy() -> None:
+    other = facts(2, "other")
+    mark = ObservedInterruption(other.instance, InterruptionAction.TERMINATE, NOTICED)
     account = Account(
-        [observed(), observed(facts(2, "other"))],
+        [observed(), observed(other)],
         policy=ClusterPolicy(cost_labels=("team",)),
         costs_error=ClusterUnavailable("no answer"),
+        interruptions_=[mark],
     )
     report = run(account)
-    assert account.costs == [([OURS.instance], ("team",))]
+    assert account.costs == [([OURS.instance], ("team",), [mark])]
     (problem,) = report.problems
     assert "read the pods by which costs are split" in problem.message
     assert "no answer" in problem.message

@@ -48,8 +48,8 @@ _TEMPLATE = "LaunchTemplateSpecification"
 STRATEGY = "price-capacity-optimized"
 
 UNKNOWN_INTERRUPTIONS = (
-    "Expected interruptions: not known. Leeway has no Spot interruption frequencies; EC2 shows "
-    "those of the last month in the Spot Instance Advisor."
+    "Expected interruptions: not known. `leeway cost` shows those of the types that a cluster "
+    "runs; EC2 shows those of the last month in the Spot Instance Advisor."
 )
 
 

@@ -14,6 +14,7 @@ it adds what they have cost since the last time to the item of the hour:
 - **Pods**: a pod has the largest of its shares of a node's CPU, memory and GPUs, by its requests.
   If these are more than the node together, they are scaled down to it. The rest is idle. What an
   instance cost that is not in the cluster any more, or not known by its Node, is not split.
+- **Interruptions**: those of Spot requests, once each, by the type and zone of the instance.
 
 The item is bounded: in each kind of key the dearest ones are kept, the others are OTHER.
 """
@@ -29,11 +30,11 @@ from typing import Protocol
 from leeway.clock import Clock
 from leeway.hibernation import HIBERNATION, SLEEPING, SleepingPools
 from leeway.instances.facts import InstanceFacts
-from leeway.instances.observed import ObservedInstance
+from leeway.instances.observed import ObservedInstance, ObservedInterruption
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 from leeway.retirement.record import RETIREMENT
-from leeway.selection.labels import ON_DEMAND, RESERVED
+from leeway.selection.labels import ON_DEMAND, RESERVED, SPOT
 from leeway.selection.offers.allocatable import NodeClass
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.offers.machines import ACCELERATORS
@@ -52,6 +53,10 @@ SETTLED = timedelta(minutes=2)
 """How old the end of a retirement is when it is counted. Its record is written after this time: a
 write that conflicts is tried six times, each with the time limits of a call, and one that comes
 later than this is never counted."""
+
+INTERRUPTED_FOR = timedelta(minutes=5)
+"""How old an interruption is when it is counted. EC2 terminates the instance two minutes after it
+marks it, and lists it for about an hour more; its Spot request does not change any more then."""
 
 KEPT_FOR = timedelta(days=35)
 
@@ -86,6 +91,17 @@ class OwnerCost:
             self.hours + other.hours,
             self.unpriced_hours + other.unpriced_hours,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class SpotPool:
+    """The hours of the Spot instances of a type in a zone, and how many of them EC2 interrupted."""
+
+    hours: float = 0.0
+    interruptions: int = 0
+
+    def __add__(self, other: "SpotPool") -> "SpotPool":
+        return SpotPool(self.hours + other.hours, self.interruptions + other.interruptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +140,7 @@ class CostHour:
     - `returned`: by cause. `asleep`: what the nodes cost per hour that pools which hibernate gave
       back, by pool; `hibernated`: USD that this has saved in the hour.
     - `nodes`: those of the last look; of many owners, the dearest ones.
+    - `spot`: Spot instances, by type and zone, as `m5.large us-east-1a`.
     """
 
     cluster: str
@@ -141,6 +158,7 @@ class CostHour:
     asleep: Mapping[str, float] = field(default_factory=dict)
     hibernated: float = 0.0
     nodes: tuple[NodeCount, ...] = ()
+    spot: Mapping[str, SpotPool] = field(default_factory=dict)
 
 
 def _packed(hour: CostHour) -> bytes:
@@ -253,9 +271,11 @@ def counted(
     price: Price,
     labels: Sequence[str] = (),
     returned: Mapping[str, Returned] | None = None,
+    interrupted: Mapping[str, int] | None = None,
 ) -> CostHour:
     """Add what some looks stand for, in the order of their times, to an hour. `uses` are the nodes
-    at the last look, None if they could not be read."""
+    at the last look, None if they could not be read. `interrupted` are interruptions by type and
+    zone."""
     covered, through = list(before.covered), before.through
     seconds: dict[str, float] = {}
     facts: dict[str, InstanceFacts] = {}
@@ -281,7 +301,9 @@ def counted(
             if paid is None
             else OwnerCost(paid[0] * hours, paid[1] * hours, hours)
         )
-        added.add(owner_key(facts[instance].owner), cost, (uses or {}).get(instance))
+        added.add(facts[instance], cost, (uses or {}).get(instance))
+    for pool, times in (interrupted or {}).items():
+        added.spot[pool] = added.spot.get(pool, SpotPool()) + SpotPool(interruptions=times)
     return replace(
         before,
         through=through,
@@ -292,6 +314,7 @@ def counted(
         idle=added.idle,
         unsplit=added.unsplit,
         returned=_sums(before.returned, returned or {}),
+        spot=_dearest(added.spot, MOST_OWNERS, lambda one: one.hours),
     )
 
 
@@ -316,6 +339,27 @@ def owner_key(owner: Owner) -> str:
     return f"{owner.kind.value}/{owner.name}" if owner.name else owner.kind.value
 
 
+def interruptions_of(
+    instances: Iterable[ObservedInstance],
+    interruptions: Iterable[ObservedInterruption],
+    since: datetime,
+    until: datetime,
+) -> Counter[str]:
+    """Count the instances that EC2 interrupted and that are gone, by type and zone. Each counts in
+    one of the intervals of consecutive runs: that with INTERRUPTED_FOR after it."""
+    gone = {one.facts.instance: one.facts for one in instances if one.state != "running"}
+    counts = {
+        one.instance
+        for one in interruptions
+        if one.instance in gone and since < one.marked_at + INTERRUPTED_FOR <= until
+    }
+    return Counter(_pool_of(gone[one]) for one in counts)
+
+
+def _pool_of(one: InstanceFacts) -> str:
+    return f"{one.instance_type} {one.zone}"
+
+
 class _Added:
     """The sums of an hour while costs are added."""
 
@@ -324,11 +368,16 @@ class _Added:
         self.namespaces = dict(before.namespaces)
         self.labels = {key: dict(split) for key, split in before.labels.items()}
         self.idle, self.unsplit = before.idle, before.unsplit
+        self.spot = dict(before.spot)
         for key in labels:
             if len(self.labels) < MOST_LABELS:
                 self.labels.setdefault(key, {})
 
-    def add(self, owner: str, cost: OwnerCost, use: NodeUse | None) -> None:
+    def add(self, one: InstanceFacts, cost: OwnerCost, use: NodeUse | None) -> None:
+        if one.capacity_type == SPOT:
+            pool = _pool_of(one)
+            self.spot[pool] = self.spot.get(pool, SpotPool()) + SpotPool(cost.hours)
+        owner = owner_key(one.owner)
         self.owners[owner] = self.owners.get(owner, OwnerCost()) + cost
         if use is None:
             self.unsplit += cost.usd
@@ -344,7 +393,7 @@ class _Added:
         self.idle += max(0.0, left)
 
 
-def _dearest[T: (float, OwnerCost)](
+def _dearest[T: (float, OwnerCost, SpotPool)](
     found: Mapping[str, T], most: int, usd: Callable[[T], float]
 ) -> dict[str, T]:
     """Keep the dearest keys; the sum of the others is that of OTHER."""
@@ -404,9 +453,14 @@ class CostRecorder:
         self._through: dict[str, datetime] = {}
 
     def record(
-        self, cluster: str, instances: Sequence[ObservedInstance], labels: Sequence[str]
+        self,
+        cluster: str,
+        instances: Sequence[ObservedInstance],
+        labels: Sequence[str],
+        interruptions: Sequence[ObservedInterruption] = (),
     ) -> Recorded:
         """Look at the instances of a cluster, and write the costs of the last five minutes.
+        `interruptions` are those of the region.
 
         Raises:
             CloudUnavailable, CloudRefused: the table failed; the next run goes on.
@@ -439,7 +493,8 @@ class CostRecorder:
         returned, given_back = self._returned(cluster, instances, known, now)
         nodes = node_counts(running, price)
         dearest = sorted(nodes, key=lambda one: -one.usd_per_hour)[:MOST_SHOWN]
-        hour = counted(before, looks, uses, price, labels, returned)
+        interrupted = interruptions_of(instances, interruptions, before.through, now)
+        hour = counted(before, looks, uses, price, labels, returned, interrupted)
         if before.asleep or given_back:
             stored = self._table.get(SLEEPING, cluster=cluster) or SleepingPools()
             hour = with_sleep(hour, before, given_back, [one.pool for one in stored.at(now)])

@@ -97,7 +97,8 @@ class Dependencies:
     """The dependencies of reconcile. `clusters` are the names of Leeway's clusters. `hasty_sweep`
     gives up soon if EC2 throttles. `copy_manifests` copies those that users keep in the API server
     of a cluster, and returns which are invalid, and why nothing is removed. `record_costs` records
-    what the instances of a cluster cost, split by these labels of pods."""
+    what the instances of a cluster cost, split by these labels of pods, and which were
+    interrupted."""
 
     clusters: frozenset[str]
     origin: EventOrigin
@@ -113,7 +114,9 @@ class Dependencies:
     launches: LeftLaunches
     group_rolls: GroupRolls
     copy_manifests: Callable[[str], tuple[Sequence[Reason], Reason | None]]
-    record_costs: Callable[[str, Sequence[ObservedInstance], Sequence[str]], Recorded]
+    record_costs: Callable[
+        [str, Sequence[ObservedInstance], Sequence[str], Sequence[ObservedInterruption]], Recorded
+    ]
     open_cluster: Callable[[str], ClusterLeftovers]
     clock: Clock
 
@@ -209,7 +212,7 @@ class Reconciliation:
     def _record_costs(self, report: ClusterReport, region: ObservedRegion) -> None:
         labels = self._deps.policies.policy_of(report.cluster).cost_labels
         here = [one for one in region.instances if one.facts.cluster == report.cluster]
-        recorded = self._deps.record_costs(report.cluster, here, labels)
+        recorded = self._deps.record_costs(report.cluster, here, labels, region.interruptions)
         report.counts, report.returned = recorded.nodes, recorded.returned
         if recorded.error is not None:
             error = describe_error(recorded.error)
