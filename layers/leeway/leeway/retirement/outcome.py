@@ -300,6 +300,10 @@ class RetirementTelemetry(Telemetry):
         """Log that a retirement waits for the disruption budget."""
         self.logger.info(reason.message, extra=_about(record, reason))
 
+    def surged(self, record: Retirement, reason: Reason) -> None:
+        """Log that a workload gets an additional pod, or loses it again."""
+        self.logger.info(reason.message, extra=_about(record, reason))
+
     def capacity_problem(self, record: Retirement, reason: Reason) -> None:
         """Log that a request for nodes could not be written, read or announced."""
         self.logger.warning(reason.message, extra=_about(record, reason))

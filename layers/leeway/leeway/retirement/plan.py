@@ -130,7 +130,7 @@ def _next_for(
             return _delete(pod, progress, terms, now)
         case Stage.BLOCKED if late and terms.on_blocked is OnBlocked.FAIL:
             return None
-        case Stage.PENDING | Stage.BLOCKED if not late and terms.keeps(pod, now):
+        case Stage.PENDING | Stage.BLOCKED if not late and _waits(pod, terms, now):
             return None
         case Stage.PENDING | Stage.BLOCKED if late and _was_refused(progress):
             # A pod that no eviction has removed by now is deleted, if the policy allows it.
@@ -141,6 +141,10 @@ def _next_for(
             return _evict(pod, progress, terms, now)
         case _:
             return None
+
+
+def _waits(pod: Pod, terms: Terms, now: datetime) -> bool:
+    return pod.uid in terms.held or terms.keeps(pod, now)
 
 
 def _is_late(pod: Pod, terms: Terms, now: datetime) -> bool:
@@ -167,6 +171,9 @@ def _evict(pod: Pod, progress: PodProgress, terms: Terms, now: datetime) -> PodR
             grace,
             POD_DELETED("without the Eviction API, as requested"),
         )
+    if pod.uid in terms.covered:
+        why = "because an additional pod of its workload serves, and its budget allows no eviction"
+        return PodRequest(pod, RemovalMethod.DELETE, grace, POD_DELETED(why))
     return PodRequest(pod, RemovalMethod.EVICT, grace, POD_EVICTED())
 
 
