@@ -164,9 +164,10 @@ class BudgetedCluster(FakeCluster):
 
     def evict(self, pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
         if self.world.health.allowed < 1:
-            self.groups.actions.add("refused")
             why = f"The disruption budget {BUDGET} needs 1 healthy pods and has 1 currently"
             return Response(429, "the budget", "TooManyRequests", (("DisruptionBudget", why),))
+        if dry_run:
+            return Response(201)
         self.groups.actions.add("evict")
         return self._removed(pod)
 

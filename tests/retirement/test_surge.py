@@ -8,16 +8,17 @@ from typing import Any
 import pytest
 from leeway.execution.attempt import Phase
 from leeway.notices import NoticeKind
-from leeway.policy.rules import ClusterPolicy
+from leeway.policy.rules import ClusterPolicy, Replacement
 from leeway.ports.kubernetes_objects import Controller
 from leeway.ports.workloads import Workload
 from leeway.reconciliation.left_surges import ABANDONED_AFTER, left_surges
 from leeway.retirement.context import Attempt
 from leeway.retirement.decide_surge import SURGE, Surge, SurgeStage
-from leeway.retirement.record import RETIREMENT
+from leeway.retirement.record import RETIREMENT, ReturnTerms
 from leeway.retirement.retire_node import retire_node
 from leeway.retirement.surge import SurgePorts
 
+from tests.fakes.pools import of_pool
 from tests.fakes.retirement import ATTEMPT_ID, RetirementFakes, retire, retirement_fakes
 from tests.fakes.workloads import BudgetedCluster, FakeWorkloads, pod_of
 from tests.retirement.retirements import FACTS
@@ -39,7 +40,19 @@ def surging(
     **changes: Any,
 ) -> RetirementFakes:
     """Return the fakes of a retirement whose node has one pod of a workload with a budget."""
-    fakes = retirement_fakes(kind, policy=policy)
+    return with_workload(retirement_fakes(kind, policy=policy), workload, **changes)
+
+
+def returning(terms: ReturnTerms, policy: ClusterPolicy = ON, **changes: Any) -> RetirementFakes:
+    """Return the same for a node of a pool that Leeway gives back."""
+    fakes = of_pool(NoticeKind.CAPACITY_RETURN, policy=policy)
+    fields = {"terms": terms, "replacement": Replacement.BEFORE, "deadline": None}
+    fakes.record = fakes.record.model_copy(update=fields)
+    return with_workload(fakes, WEB, **changes)
+
+
+def with_workload(fakes: RetirementFakes, workload: Workload, **changes: Any) -> RetirementFakes:
+    """Put one pod of a workload on the node."""
     cluster = BudgetedCluster(fakes.groups, fakes.reports)
     cluster.pods = [pod_of("web-0", OF[workload.kind])]
     cluster.workloads = FakeWorkloads(cluster, workload, **changes)
@@ -292,6 +305,50 @@ def test_reconcile_restores_the_size_that_a_dead_execution_left(phase: Phase) ->
     assert steps(fakes) == ["scale 2", "scale 1"]
     assert [one.name for one in world(fakes).serving] == ["web-0"]
     assert reconcile(fakes) == []
+
+
+UNDERUSED = ReturnTerms(cause="Underutilized", pods=1, optional=True)
+DRIFTED = ReturnTerms(cause="Drifted", optional=True)
+EXPIRED = ReturnTerms(cause="Expired")
+
+
+@pytest.mark.parametrize("terms", [UNDERUSED, DRIFTED, EXPIRED])
+def test_a_node_is_given_back_although_a_budget_keeps_its_pod(terms: ReturnTerms) -> None:
+    fakes = returning(terms)
+    outcome = retire(fakes)
+    assert (outcome.result, outcome.terminated) == ("drained", True)
+    assert steps(fakes) == ["scale 2", "evict", "scale 1"]
+    assert world(fakes).fewest == 1
+
+
+def test_a_node_is_kept_after_the_cordon_if_its_workload_does_not_surge() -> None:
+    for fakes, why in (
+        (returning(UNDERUSED, autoscalers=("ScaledObject web",)), "ScaledObject web sets its size"),
+        (returning(UNDERUSED, lacks_right=True), "kubectl create rolebinding leeway-surge"),
+        (returning(UNDERUSED, policy=ClusterPolicy()), "The API server refuses to evict"),
+    ):
+        outcome = retire(fakes)
+        assert (outcome.result, steps(fakes)) == ("declined", [])
+        assert why in outcome.reason.message
+        assert set(fakes.actions.order_of("cordon", "release", "buy")) == {"cordon", "release"}
+
+
+def test_a_node_that_may_stay_is_kept_when_its_surge_fails() -> None:
+    fakes = returning(UNDERUSED, serves_in=None)
+    outcome = retire(fakes)
+    assert outcome.result == "declined"
+    assert steps(fakes) == ["scale 2", "scale 1"]
+    assert "is not Ready" in outcome.reason.message
+    assert not fakes.cluster.marked
+    assert fakes.actions.ended == []
+
+
+def test_a_node_that_has_to_go_stays_cordoned_when_its_surge_fails() -> None:
+    fakes = returning(EXPIRED, serves_in=None)
+    deadline = fakes.record.noticed_at + timedelta(hours=3)
+    fakes.record = fakes.record.model_copy(update={"deadline": deadline})
+    assert retire(fakes).result == "incomplete"
+    assert steps(fakes) == ["scale 2", "scale 1"]
 
 
 def crashed(fakes: RetirementFakes, plan: CrashPlan) -> Any:

@@ -18,7 +18,7 @@ from leeway.retirement.progress import Drain, PodProgress, is_expired
 from leeway.retirement.reasons import PODS_NOT_LISTED
 from leeway.retirement.record import Retirement
 from leeway.retirement.status import DRAIN_STATE, DrainState, PodState, summarise
-from leeway.retirement.surge import PodSurge, advance, is_due, with_reasons
+from leeway.retirement.surge import PodSurge, advance, has_failed, is_due, with_reasons
 from leeway.table import Table
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -138,7 +138,8 @@ may evict the same pods, which loses none."""
 class DrainPassResult:
     """A drain after one more pass, the pause in seconds before the next pass, and the lifecycle
     hooks that are held open. There is no record if a newer attempt has superseded this one.
-    `surges` are the pods that have, or do not get, an additional pod first."""
+    `surges` are the pods that have, or do not get, an additional pod first. `kept`: the node may as
+    well stay, and the surge of one of its pods has failed."""
 
     drain: Drain
     record: Retirement | None
@@ -146,6 +147,7 @@ class DrainPassResult:
     expired: bool = False
     held: tuple[HeldHook, ...] = ()
     surges: tuple[PodSurge, ...] = ()
+    kept: bool = False
 
     def checkpoint(self, before: Drain, now: datetime) -> "DrainCheckpoint":
         """Return what the step stores, given the drain before the pass."""
@@ -259,7 +261,10 @@ def drain_pass(
     if failures and not pause and (drain.over or not cordoned.node):
         clock.sleep(min(failures * RETRY_EVERY, LONGEST_RETRY))
     expired = is_expired(Terms(deadline), clock.now())
-    result = DrainPassResult(drain, record, int(pause.total_seconds()), expired, held, surges)
+    optional = record.returns is not None and record.returns.optional
+    kept = optional and not record.follows_template and has_failed(surges, drain)
+    seconds = int(pause.total_seconds())
+    result = DrainPassResult(drain, record, seconds, expired, held, surges, kept)
     return result.checkpoint(previous.drain, clock.now())
 
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS, Conflicts
-from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused
+from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused, ClusterUnavailable
 from leeway.ports.kubernetes_objects import Node
 from leeway.ports.workloads import Replicas, Workload, Workloads
 from leeway.reasons import Reason, clause
@@ -171,14 +171,22 @@ def is_due(drain: Drain, known: tuple[PodSurge, ...], record: Retirement) -> boo
 
 def _is_candidate(pod: PodProgress) -> bool:
     """Whether a budget keeps a pod of a ReplicaSet or StatefulSet."""
-    parts = pod.workload.split("/")
-    scaled = len(parts) == _CONTROLLED and parts[1] in _SCALED
-    return pod.stage is Stage.BLOCKED and bool(pod.budgets) and scaled
+    return pod.stage is Stage.BLOCKED and bool(pod.budgets) and _is_scaled(pod.workload)
+
+
+def _is_scaled(workload: str) -> bool:
+    parts = workload.split("/")
+    return len(parts) == _CONTROLLED and parts[1] in _SCALED
 
 
 def _may_begin(record: Retirement) -> bool:
     """Whether a surge may begin, or an earlier attempt may have begun one."""
     return record.kind in SURGING or record.attempt > 1
+
+
+def has_failed(known: tuple[PodSurge, ...], drain: Drain) -> bool:
+    """Whether a surge began and ended, and a budget still keeps the pod."""
+    return any(one.over and drain.pods[one.uid].stage is Stage.BLOCKED for one in known)
 
 
 def with_reasons(known: tuple[PodSurge, ...], drain: Drain) -> Drain:
@@ -224,6 +232,62 @@ def advance(
     return tuple(surges.values())
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A workload of which a budget keeps a pod."""
+
+    workloads: Workloads
+    workload: Workload
+
+    @classmethod
+    def read(cls, workloads: Workloads, key: str) -> "_Asked | None":
+        """Read the workload of a pod; None if it is neither a Deployment nor a StatefulSet."""
+        found = workloads.find(*key.split("/")) if _is_scaled(key) else None
+        return cls(workloads, found) if found is not None else None
+
+    def wanted(self, by_policy: bool) -> bool:
+        """Whether its annotation, or else the policy, asks for surges."""
+        return by_policy if self.workload.surges is None else self.workload.surges
+
+    def decide(self, budgets: tuple[str, ...]) -> tuple[SurgeDecision, int]:
+        """Decide whether it gets one more pod; also how many healthy pods its budget requires."""
+        if len(budgets) != 1:
+            why = SURGE_REFUSED(workload=self.workload, why="several budgets keep the pod")
+            return SurgeDecision(SurgeAction.LEAVE, why), 0
+        budget = self.workloads.budget(self.workload.namespace, budgets[0])
+        scalers = self.workloads.scalers(self.workload)
+        replicas = self.workloads.replicas(self.workload)
+        decision = decide_begin(self.workload, scalers, replicas, budget)
+        return decision, budget.required if budget is not None else 0
+
+
+def preview(
+    workloads: Workloads, by_policy: bool, workload: str, budgets: tuple[str, ...]
+) -> SurgeDecision | None:
+    """Decide, without acting, whether the workload of a pod that these budgets keep gets one more
+    pod; None if nobody asked for that. `workload` is its `namespace/kind/name`, as of a Pod."""
+    try:
+        asked = _Asked.read(workloads, workload)
+        if asked is None or not asked.wanted(by_policy):
+            return None
+        return asked.decide(budgets)[0]
+    except (ClusterRefused, ClusterUnavailable) as error:
+        reason = _why_failed(workload, error)
+        return SurgeDecision(SurgeAction.LEAVE, reason) if by_policy else None
+
+
+def _why_failed(key: str, error: Exception) -> Reason:
+    namespace, kind, name = key.split("/")
+    workload = f"{kind} {namespace}/{name}"
+    if not (isinstance(error, ClusterForbidden) and _NO_RIGHT.search(str(error))):
+        return SURGE_REFUSED(workload=workload, why=clause(error))
+    groups = " ".join(f"--group={group}" for group in GROUPS)
+    command = (
+        f"kubectl create rolebinding {ROLE} --clusterrole={ROLE} {groups} --namespace={namespace}"
+    )
+    return SURGE_RIGHT_MISSING(workload=workload, error=clause(error), command=command)
+
+
 class _DrainSurges:
     """The surges of one pass of a drain."""
 
@@ -251,30 +315,22 @@ class _DrainSurges:
 
     def _begin(self, pod: PodProgress) -> PodSurge:
         """Write the record of a surge, if one may begin or an earlier attempt began it."""
-        found = self._ports.workloads.find(*pod.workload.split("/"))
-        if found is None:
+        asked = _Asked.read(self._ports.workloads, pod.workload)
+        if asked is None:
             return self._later(pod)
+        found = asked.workload
         stored = self._ports.table.get(SURGE, cluster=self._cluster, workload=found.key)
         if stored is not None and stored.is_open and stored.uid == found.uid:
             if stored.pod_uid == pod.uid:
                 return PodSurge(pod.uid, workload=found.key)
             other = SURGE_REFUSED(workload=found, why=f"it has one for pod {stored.pod} now")
             return PodSurge(pod.uid, other)
-        wanted = self._surges if found.surges is None else found.surges
-        if not wanted or self._record.kind not in SURGING:
+        if not asked.wanted(self._surges) or self._record.kind not in SURGING:
             return self._later(pod)
         if stored is not None and stored.pod_uid == pod.uid:
             return self._later(pod, stored.reason)
-        if len(pod.budgets) != 1:
-            why = "several budgets keep the pod"
-            return self._later(pod, SURGE_REFUSED(workload=found, why=why))
-        return self._decide(pod, found, stored)
-
-    def _decide(self, pod: PodProgress, found: Workload, stored: Surge | None) -> PodSurge:
-        workloads = self._ports.workloads
-        budget = workloads.budget(found.namespace, pod.budgets[0])
-        decision = decide_begin(found, workloads.scalers(found), workloads.replicas(found), budget)
-        if decision.action is SurgeAction.LEAVE or budget is None:
+        decision, required = asked.decide(pod.budgets)
+        if decision.action is SurgeAction.LEAVE:
             return self._later(pod, decision.reason)
         if decision.action is not SurgeAction.SCALE_UP:
             return PodSurge(pod.uid, decision.reason)
@@ -287,7 +343,7 @@ class _DrainSurges:
             pod_uid=pod.uid,
             budget=pod.budgets[0],
             size=found.replicas,
-            required=budget.required,
+            required=required,
             began_at=self._ports.clock.now(),
             stage=SurgeStage.WANTED,
             reason=decision.reason,
@@ -319,15 +375,4 @@ class _DrainSurges:
         """Return why no surge begins, if somebody asked for one."""
         if not self._surges or self._record.kind not in SURGING:
             return self._later(pod)
-        namespace, kind, name = pod.workload.split("/")
-        workload = f"{kind} {namespace}/{name}"
-        if not (isinstance(error, ClusterForbidden) and _NO_RIGHT.search(str(error))):
-            return self._later(pod, SURGE_REFUSED(workload=workload, why=clause(error)))
-        groups = " ".join(f"--group={group}" for group in GROUPS)
-        command = (
-            f"kubectl create rolebinding {ROLE} --clusterrole={ROLE} {groups}"
-            f" --namespace={namespace}"
-        )
-        return self._later(
-            pod, SURGE_RIGHT_MISSING(workload=workload, error=clause(error), command=command)
-        )
+        return self._later(pod, _why_failed(pod.workload, error))
