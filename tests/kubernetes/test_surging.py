@@ -1,7 +1,6 @@
 """Workloads that may get one more pod, read and scaled in a living cluster."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +20,11 @@ CORE = "/api/v1/namespaces/surge"
 def workloads(kubeconfig: Path, live: Live) -> Iterator[HttpSurgeWorkloads]:
     """The adapter under test, and a namespace that is deleted afterwards."""
     live.api.post("/api/v1/namespaces", json={"metadata": {"name": "surge"}})
-    until(lambda: live.api.get("/api/v1/namespaces/surge").json()["status"]["phase"] == "Active")
     connection = kubeconfig_connection(kubeconfig)
     yield HttpSurgeWorkloads(connection)
     connection.close()
     live.api.delete("/api/v1/namespaces/surge")
-    until(lambda: live.api.get("/api/v1/namespaces/surge").status_code == 404)
-
-
-def until[T](read: Callable[[], T]) -> T:
-    """Wait for a property."""
-    end = time.monotonic() + 20
-    while not (found := read()):
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.02)
-    return found
+    live.until(lambda: live.api.get("/api/v1/namespaces/surge").status_code == 404)
 
 
 def create(live: Live, kind: str, replicas: int = 1, **more: Any) -> None:
@@ -54,7 +43,7 @@ def create(live: Live, kind: str, replicas: int = 1, **more: Any) -> None:
             },
         },
     )
-    until(lambda: live.api.get(f"{APPS}/{kind}/web").json()["status"].get("readyReplicas"))
+    live.until(lambda: live.api.get(f"{APPS}/{kind}/web").json()["status"].get("readyReplicas"))
 
 
 def service(live: Live, name: str, **spec: Any) -> None:
@@ -64,14 +53,14 @@ def service(live: Live, name: str, **spec: Any) -> None:
     )
 
 
-def found(workloads: HttpSurgeWorkloads, kind: str = "Deployment") -> Workload:
+def found(live: Live, workloads: HttpSurgeWorkloads, kind: str = "Deployment") -> Workload:
     """Return the workload when its status is settled."""
 
     def settled() -> Workload | None:
         one = workloads.find("surge", kind, "web")
         return one if one is not None and one.settled else None
 
-    result = until(settled)
+    result = live.until(settled)
     assert result is not None
     return result
 
@@ -96,14 +85,14 @@ def test_a_replica_serves_when_each_of_its_services_has_it(
     live: Live, workloads: HttpSurgeWorkloads
 ) -> None:
     create(live, "deployments")
-    one = found(workloads)
+    one = found(live, workloads)
     (alone,) = workloads.replicas(one).pods
     assert alone.serves
     assert alone.node
     assert not workloads.replicas(one).shared
     service(live, "web")
     service(live, "other", selector={"app": "other"})
-    until(lambda: workloads.replicas(one).pods[0].serves)
+    live.until(lambda: workloads.replicas(one).pods[0].serves)
     assert workloads.replicas(one).shared
     path = "/apis/discovery.k8s.io/v1/namespaces/surge/endpointslices"
     (listed,) = (
@@ -118,7 +107,7 @@ def test_a_replica_serves_when_each_of_its_services_has_it(
 def test_a_headless_service_is_not_shared(live: Live, workloads: HttpSurgeWorkloads) -> None:
     service(live, "web", clusterIP="None")
     create(live, "statefulsets", serviceName="web")
-    one = found(workloads, "StatefulSet")
+    one = found(live, workloads, "StatefulSet")
     assert not workloads.replicas(one).shared
     service(live, "front")
     assert workloads.replicas(one).shared
@@ -128,17 +117,14 @@ def test_a_scale_counts_only_at_the_version_that_was_read(
     live: Live, workloads: HttpSurgeWorkloads
 ) -> None:
     create(live, "deployments")
-    one = found(workloads)
+    one = found(live, workloads)
     assert workloads.scale(one, 2)
     assert not workloads.scale(one, 3)
-    live_size = until(
-        lambda: (now := found(workloads)) and now.replicas == 2 and now.sizers == {"leeway-surge"}
-    )
-    assert live_size
-    (again,) = [found(workloads)]
+    again = found(live, workloads)
+    assert (again.replicas, again.sizers) == (2, frozenset({"leeway-surge"}))
     live.patch(f"{APPS}/deployments/web/scale", {"spec": {"replicas": 3}})
     assert not workloads.scale(again, 1)
-    assert "leeway-surge" not in found(workloads).sizers
+    assert "leeway-surge" not in found(live, workloads).sizers
     live.api.delete(f"{APPS}/deployments/web")
     assert not workloads.scale(again, 1)
 
@@ -151,14 +137,14 @@ def test_what_sets_the_size_is_named(live: Live, workloads: HttpSurgeWorkloads) 
             "/apis/autoscaling/v1/namespaces/surge/horizontalpodautoscalers",
             {"metadata": {"name": name}, "spec": {"maxReplicas": 3, "scaleTargetRef": of}},
         )
-    assert workloads.scalers(found(workloads)) == ("HorizontalPodAutoscaler web",)
+    assert workloads.scalers(found(live, workloads)) == ("HorizontalPodAutoscaler web",)
 
 
 def test_claims_of_a_stateful_set_are_seen(live: Live, workloads: HttpSurgeWorkloads) -> None:
     storage = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     claims = [{"metadata": {"name": "data"}, "spec": storage}]
     create(live, "statefulsets", volumeClaimTemplates=claims)
-    assert found(workloads, "StatefulSet").claims
+    assert found(live, workloads, "StatefulSet").claims
 
 
 def test_the_health_of_a_budget_is_that_of_its_present_spec(
@@ -170,12 +156,12 @@ def test_the_health_of_a_budget_is_that_of_its_present_spec(
     live.create(
         path, {"metadata": {"name": "web"}, "spec": {"minAvailable": 1, "selector": selector}}
     )
-    until(lambda: workloads.budget("surge", "web") == BudgetHealth(0, 1, 1))
+    live.until(lambda: workloads.budget("surge", "web") == BudgetHealth(0, 1, 1))
     assert workloads.budget("surge", "other") is None
-    assert workloads.scale(found(workloads), 2)
-    until(lambda: workloads.budget("surge", "web") == BudgetHealth(1, 2, 1))
+    assert workloads.scale(found(live, workloads), 2)
+    live.until(lambda: workloads.budget("surge", "web") == BudgetHealth(1, 2, 1))
     live.api.delete(f"{path}/web")
     live.create(
         path, {"metadata": {"name": "web"}, "spec": {"maxUnavailable": 0, "selector": selector}}
     )
-    until(lambda: workloads.budget("surge", "web") == BudgetHealth(0, 2, 2))
+    live.until(lambda: workloads.budget("surge", "web") == BudgetHealth(0, 2, 2))

@@ -20,7 +20,7 @@ from leeway.policy.rules import (
     ClusterPolicy,
     Replacement,
 )
-from leeway.ports.kubernetes import Cluster, Marks
+from leeway.ports.kubernetes import Cluster, ClusterRefused, ClusterUnavailable, Marks
 from leeway.ports.kubernetes_objects import (
     DO_NOT_CONSOLIDATE,
     DO_NOT_DISRUPT,
@@ -63,7 +63,7 @@ from leeway.retirement.reasons import (
 )
 from leeway.retirement.record import INTERRUPTIONS, Retirement, ReturnTerms, latest_end
 from leeway.retirement.status import publish_problem
-from leeway.retirement.surge import preview
+from leeway.retirement.surge import preview, why_not_read
 from leeway.switched import switch_of, switched_block
 
 
@@ -220,7 +220,12 @@ def _surges_of(attempt: Attempt, record: Retirement) -> AskSurge:
 
     def ask(pod: Pod, budgets: tuple[str, ...]) -> SurgeDecision | None:
         by_policy = attempt.ports.policies.policy_of(cluster).surges
-        return preview(attempt.ports.open_workloads(cluster), by_policy, pod.workload, budgets)
+        workloads = attempt.ports.open_workloads(cluster)
+        try:
+            return preview(workloads, by_policy, pod.workload, budgets)
+        except (ClusterRefused, ClusterUnavailable) as error:
+            reason = why_not_read(pod.workload, error)
+            return SurgeDecision(SurgeAction.LEAVE, reason) if by_policy else None
 
     return ask
 

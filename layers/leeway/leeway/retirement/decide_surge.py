@@ -96,17 +96,18 @@ def decide_begin(
         return SurgeDecision(SurgeAction.LEAVE, SURGE_REFUSED(workload=workload, why=why))
     serving = sum(one.serves for one in replicas.pods)
     if not workload.settled:
-        why = "its rollout is not complete"
+        why = "its rollout is not complete yet"
     elif serving < workload.replicas or len(replicas.pods) != workload.replicas:
         wanted = counted(workload.replicas, "pod")
-        why = f"of its {wanted} {serving} serve, so it may be another disruption"
+        why = f"of its {wanted} {serving} serve, so it may be disrupted already"
     elif budget is None:
-        why = "the status of its budget is not current"
+        why = "the status of its budget is not current yet"
     elif budget.allowed > 0:
         why = "its budget allows a disruption now"
     else:
-        return SurgeDecision(SurgeAction.SCALE_UP, _waits(workload, "Leeway adds it now."))
-    return SurgeDecision(SurgeAction.WAIT, SURGE_REFUSED(workload=workload, why=f"{why} yet"))
+        reason = _waits(workload, "Its budget allows no eviction.")
+        return SurgeDecision(SurgeAction.SCALE_UP, reason)
+    return SurgeDecision(SurgeAction.WAIT, SURGE_REFUSED(workload=workload, why=why))
 
 
 def _why_never(workload: Workload, scalers: tuple[str, ...], replicas: Replicas) -> str:

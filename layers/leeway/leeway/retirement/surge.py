@@ -11,7 +11,7 @@ from typing import Protocol
 
 from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS, Conflicts
-from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused, ClusterUnavailable
+from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused
 from leeway.ports.kubernetes_objects import Node
 from leeway.ports.workloads import Replicas, Workload, Workloads
 from leeway.reasons import Reason, clause
@@ -265,18 +265,19 @@ def preview(
     workloads: Workloads, by_policy: bool, workload: str, budgets: tuple[str, ...]
 ) -> SurgeDecision | None:
     """Decide, without acting, whether the workload of a pod that these budgets keep gets one more
-    pod; None if nobody asked for that. `workload` is its `namespace/kind/name`, as of a Pod."""
-    try:
-        asked = _Asked.read(workloads, workload)
-        if asked is None or not asked.wanted(by_policy):
-            return None
-        return asked.decide(budgets)[0]
-    except (ClusterRefused, ClusterUnavailable) as error:
-        reason = _why_failed(workload, error)
-        return SurgeDecision(SurgeAction.LEAVE, reason) if by_policy else None
+    pod; None if nobody asked for that. `workload` is its `namespace/kind/name`, as of a Pod.
+
+    Raises:
+        ClusterUnavailable, ClusterRefused: it cannot be read.
+    """
+    asked = _Asked.read(workloads, workload)
+    if asked is None or not asked.wanted(by_policy):
+        return None
+    return asked.decide(budgets)[0]
 
 
-def _why_failed(key: str, error: Exception) -> Reason:
+def why_not_read(key: str, error: Exception) -> Reason:
+    """Return why the workload of a pod gets no additional pod: it cannot be read."""
     namespace, kind, name = key.split("/")
     workload = f"{kind} {namespace}/{name}"
     if not (isinstance(error, ClusterForbidden) and _NO_RIGHT.search(str(error))):
@@ -375,4 +376,4 @@ class _DrainSurges:
         """Return why no surge begins, if somebody asked for one."""
         if not self._surges or self._record.kind not in SURGING:
             return self._later(pod)
-        return self._later(pod, _why_failed(pod.workload, error))
+        return self._later(pod, why_not_read(pod.workload, error))
