@@ -11,7 +11,7 @@ from functools import partial
 from io import StringIO
 from typing import Any
 
-from leeway.admission.record import ADMISSION
+from leeway.admission.record import ADMISSION, Admission, AdmissionResult
 from leeway.aws.functions import LambdaExecutions, RateLimit
 from leeway.aws.provision_queue import SqsProvisionNodes
 from leeway.aws.table import DynamoTable
@@ -29,7 +29,7 @@ from lightkube.resources.core_v1 import Event, Pod
 
 from tests.end_to_end.conftest import deployment
 from tests.end_to_end.environment import until
-from tests.end_to_end.provisioning import CLUSTER, FUNCTION, run, table_of
+from tests.end_to_end.provisioning import CLUSTER, FUNCTION, end_time_to_join, run, table_of
 
 type Document = dict[str, Any]
 
@@ -211,9 +211,20 @@ class PoolCase:
         for one in older:
             writing.put(INTENT, one)
 
-    def end_admissions(self) -> None:
-        """Let the time end in which the instances may join."""
-        end_admissions(self.sandbox, CLUSTER, self.instances("pending", "running"))
+    def until_terminated(self) -> None:
+        """Let the time end in which the instances may join, and wait until each has ended."""
+        launched, table = self.instances("pending", "running"), self._table()
+        end_admissions(self.sandbox, CLUSTER, launched)
+
+        def ended(instance: str) -> Admission | None:
+            record = table.get(ADMISSION, cluster=CLUSTER, instance=instance)
+            return record if record and record.result else None
+
+        for one in launched:
+            record = until(partial(ended, one))
+            assert record is not None
+            assert record.result is AdmissionResult.TERMINATED, record
+        until(lambda: not self.instances("pending", "running"))
 
     def _deployed(self) -> bool:
         found = self.kube.list(Deployment, namespace="default")
@@ -264,7 +275,6 @@ def end_admissions(sandbox: Sandbox, cluster: str, instances: Collection[str]) -
     """Move the deadlines of admissions to now, and start admit_node for each."""
     assert sandbox.deployed is not None
     table = table_of(sandbox)
-    stored = DynamoTable(lambda: client("dynamodb", sandbox.aws_url), table)
     (function,) = [f for f in sandbox.deployed.functions if f.logical_id == "AdmitNodeFunction"]
     executions = LambdaExecutions(
         lambda: client("lambda", sandbox.lambda_url),
@@ -273,15 +283,5 @@ def end_admissions(sandbox: Sandbox, cluster: str, instances: Collection[str]) -
         table,
         RateLimit(SystemClock()),
     )
-    for instance in sorted(instances):
-        read = partial(stored.get, ADMISSION, cluster=cluster, instance=instance)
-        until(partial(_is_there, read))
-        record = read()
-        assert record is not None
-        changes = {"deadline": SystemClock().now(), "version": record.version + 1}
-        stored.put(ADMISSION, record.model_copy(update=changes))
-        executions.start(instance, cluster, record.attempt)
-
-
-def _is_there(read: Callable[[], object]) -> bool:
-    return read() is not None
+    for instance, attempt in end_time_to_join(sandbox, sorted(instances), cluster).items():
+        executions.start(instance, cluster, attempt)

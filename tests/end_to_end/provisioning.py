@@ -196,19 +196,23 @@ def let_launches_age(sandbox: Sandbox, minutes: int) -> None:
         stored.put(INTENT, one.model_copy(update={"created_at": earlier, "version": 1}))
 
 
-def end_time_to_join(sandbox: Sandbox, launched: Iterable[str], cluster: str = CLUSTER) -> None:
-    """Move the deadlines of admissions to now, as if 15 minutes had passed. Their first steps may
-    come only now, on a busy machine."""
+def end_time_to_join(
+    sandbox: Sandbox, launched: Iterable[str], cluster: str = CLUSTER
+) -> dict[str, int]:
+    """Move the deadlines of admissions to now, as if 15 minutes had passed; return their attempts.
+    Their first steps may come only now, on a busy machine."""
     dynamodb = client("dynamodb", sandbox.aws_url)
     stored = DynamoTable(lambda: dynamodb, table_of(sandbox))
+    attempts: dict[str, int] = {}
     for instance in launched:
         read = partial(stored.get, ADMISSION, cluster=cluster, instance=instance)
-        conflicts, version = Conflicts("an admission record"), 0
+        conflicts = Conflicts("an admission record")
         until(read)
-        while not version:
+        while instance not in attempts:
             with conflicts:
                 record = read()
                 assert record is not None
                 changes = {"deadline": SystemClock().now(), "version": record.version + 1}
                 stored.put(ADMISSION, record.model_copy(update=changes))
-                version = record.version + 1
+                attempts[instance] = record.attempt
+    return attempts

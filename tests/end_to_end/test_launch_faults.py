@@ -234,8 +234,7 @@ def test_nodes_that_never_join_are_terminated_and_pause_their_pool(
     assert broken.runs(1) == [0]
     broken.check_told("NodesJoinLate", pods=3)
     assert "nodeadm" in broken.console(), "the console says why"
-    broken.end_admissions()
-    until(lambda: not broken.instances("pending", "running"))
+    broken.until_terminated()
     until(lambda: broken.status()["pausedPools"])
     broken.let_time_pass(JOIN_WITHIN)
     assert broken.runs() == [0, 0, 0]
