@@ -127,59 +127,79 @@ def test_a_client_sees_no_failed_request_while_the_only_pod_moves(
     remove(surging, name)
 
 
+SCALES = {"resources": ["deployments/scale"], "operations": ["UPDATE"], "apiGroups": ["apps"]}
+PODS = {"resources": ["pods"], "operations": ["CREATE"], "apiGroups": [""]}
+
+
+@contextmanager
+def policy(env: Conformance, rule: dict[str, Any], expression: str) -> Iterator[None]:
+    """Deny requests in the namespace of the tests, as an admission policy or a quota does."""
+    kind, name = "ValidatingAdmissionPolicy", "conformance-no-surge"
+    api = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
+    here = {"matchLabels": {"kubernetes.io/metadata.name": env.namespace}}
+    denies = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [{**rule, "apiVersions": ["v1"]}]},
+        "validations": [{"expression": expression, "message": "one pod is enough here"}],
+    }
+    binding = {
+        "policyName": name,
+        "validationActions": ["Deny"],
+        "matchResources": {"namespaceSelector": here},
+    }
+    env.kube.create(from_dict({**api, "kind": kind, "spec": denies}))
+    env.kube.create(from_dict({**api, "kind": f"{kind}Binding", "spec": binding}))
+    try:
+        yield
+    finally:
+        env.kube.delete(ValidatingAdmissionPolicyBinding, name)
+        env.kube.delete(ValidatingAdmissionPolicy, name)
+
+
 def test_a_policy_that_denies_the_scale_is_a_reason_and_the_drain_goes_on(
     surging: Conformance,
 ) -> None:
-    kind = "ValidatingAdmissionPolicy"
-    rule = {
-        "apiGroups": ["apps"],
-        "apiVersions": ["v1"],
-        "operations": ["UPDATE"],
-        "resources": ["deployments/scale"],
-    }
-    policy = {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": kind,
-        "metadata": {"name": "conformance-no-surge"},
-        "spec": {
-            "failurePolicy": "Fail",
-            "matchConstraints": {"resourceRules": [rule]},
-            "validations": [
-                {"expression": "object.spec.replicas < 2", "message": "one pod is enough here"}
-            ],
-        },
-    }
-    binding = {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": f"{kind}Binding",
-        "metadata": {"name": "conformance-no-surge"},
-        "spec": {
-            "policyName": "conformance-no-surge",
-            "validationActions": ["Deny"],
-            "matchResources": {
-                "namespaceSelector": {
-                    "matchLabels": {"kubernetes.io/metadata.name": surging.namespace}
-                }
-            },
-        },
-    }
-    surging.kube.create(from_dict(policy))
-    surging.kube.create(from_dict(binding))
-    try:
-        instance, _ = deploy(surging, "surge-denied", {"minAvailable": 1})
-        until(lambda: denied(surging, "surge-denied"))
-        since = time.time()
-        with addresses(surging):
-            surging.sandbox.interrupt([instance], rebalance=True, warning=False)
-            until(lambda: "one pod is enough here" in reasons(surging.sandbox, instance))
-            assert size(surging, "surge-denied") == 1
-            surging.sandbox.interrupt([instance], late=75)
-            (outcome,) = surging.wait([instance], since).outcomes(instance)
-    finally:
-        surging.kube.delete(ValidatingAdmissionPolicyBinding, "conformance-no-surge")
-        surging.kube.delete(ValidatingAdmissionPolicy, "conformance-no-surge")
+    name = "surge-denied"
+    instance, _ = deploy(surging, name, {"minAvailable": 1})
+    since = time.time()
+    with addresses(surging), policy(surging, SCALES, "object.spec.replicas < 2"):
+        until(lambda: denied(surging, name))
+        surging.sandbox.interrupt([instance], rebalance=True, warning=False)
+        until(lambda: "one pod is enough here" in reasons(surging.sandbox, instance))
+        assert size(surging, name) == 1
+        surging.sandbox.interrupt([instance], late=75)
+        (outcome,) = surging.wait([instance], since).outcomes(instance)
     assert (outcome["kind"], outcome["result"]) == ("spot-interruption", "drained")
-    remove(surging, "surge-denied")
+    remove(surging, name)
+
+
+def test_a_pod_that_may_not_be_created_is_given_up_at_once(surging: Conformance) -> None:
+    name = "surge-refused"
+    instance, _ = deploy(surging, name, {"minAvailable": 1})
+    since = time.time()
+    forbidden = f"object.metadata.?labels.app.orValue('') != '{name}'"
+    with addresses(surging), policy(surging, PODS, forbidden):
+        until(lambda: cannot_create(surging, name))
+        surging.sandbox.interrupt([instance], rebalance=True, warning=False)
+        until(lambda: "cannot create the pod" in reasons(surging.sandbox, instance))
+        assert size(surging, name) == 1
+    surging.sandbox.interrupt([instance], late=75)
+    (outcome,) = surging.wait([instance], since).outcomes(instance)
+    assert (outcome["kind"], outcome["result"]) == ("spot-interruption", "drained")
+    remove(surging, name)
+
+
+def cannot_create(env: Conformance, name: str) -> bool:
+    """Whether the policy denies pods."""
+    labels = {"app": name}
+    spec = {"containers": [{"name": "c", "image": "pause"}]}
+    metadata = {"name": "refused", "namespace": env.namespace, "labels": labels}
+    pod = from_dict({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    try:
+        env.kube.create(pod, dry_run=True)
+    except ApiError:
+        return True
+    return False
 
 
 def denied(env: Conformance, name: str) -> bool:

@@ -28,7 +28,8 @@ class FakeWorkloads:
     - `share`: whether the budget counts the additional pod as required (`maxUnavailable: 0`).
     - `serves_in`: seconds from the creation of a pod until it serves; None: it never serves.
     - `refuses`: what the API server answers to a scale, or with `lacks_right` to everything.
-    - `scales`: every size that was written.
+    - `scales`: every size that was written. `finds`: how often it was read; each takes `takes`
+      seconds.
     """
 
     cluster: FakeCluster
@@ -45,6 +46,8 @@ class FakeWorkloads:
     scales: list[int] = field(default_factory=list)
     fewest: int = 1
     conflicts: int = 0
+    finds: int = 0
+    takes: float = 0.0
 
     def __post_init__(self) -> None:
         for pod in self.cluster.pods:
@@ -119,6 +122,8 @@ class FakeWorkloads:
             )
 
     def find(self, namespace: str, kind: str, name: str) -> Workload | None:
+        self.finds += 1
+        self.cluster.groups.actions.clock.sleep(self.takes)
         self._check()
         return self.workload
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import fields, replace
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -14,9 +15,10 @@ from leeway.ports.workloads import Workload
 from leeway.reconciliation.left_surges import ABANDONED_AFTER, left_surges
 from leeway.retirement.context import Attempt
 from leeway.retirement.decide_surge import SURGE, Surge, SurgeStage
+from leeway.retirement.drain import PASS_TIMEOUT
 from leeway.retirement.record import RETIREMENT, ReturnTerms
 from leeway.retirement.retire_node import retire_node
-from leeway.retirement.surge import SurgePorts
+from leeway.retirement.surge import STEPS_TIMEOUT, SurgePorts
 
 from tests.fakes.pools import of_pool
 from tests.fakes.retirement import ATTEMPT_ID, RetirementFakes, retire, retirement_fakes
@@ -102,7 +104,9 @@ def test_one_replica_gets_another_before_it_is_evicted_and_none_fails(kind: Noti
 
 def test_a_budget_that_counts_the_additional_pod_does_not_keep_the_old_one() -> None:
     fakes = surging(share=True)
-    assert retire(fakes).result == "drained"
+    outcome = retire(fakes)
+    assert (outcome.result, outcome.evicted, outcome.deleted) == ("drained", 1, 0)
+    assert outcome.pods[0].reason.code == "SurgeReplacesPod"
     assert steps(fakes) == ["scale 2", "delete", "scale 1"]
     assert world(fakes).fewest == 1
 
@@ -161,10 +165,44 @@ def test_a_workload_that_gets_no_pod_says_why_and_is_drained_as_before(case: str
     assert fakes.steps.operations < 500
 
 
-def test_a_namespace_that_asked_for_nothing_is_not_blamed_for_a_missing_right() -> None:
+def test_a_namespace_that_asked_for_nothing_is_asked_once_and_not_blamed() -> None:
     fakes = surging(policy=ClusterPolicy(), lacks_right=True)
+    fakes.cluster.pods.append(pod_of("api-0", Controller("ReplicaSet", "api-77f")))
+    pods = retire(fakes).pods
+    assert not [pod for pod in pods if "rolebinding" in pod.reason.message]
+    assert world(fakes).finds == 1, "in half an hour, for both pods"
+
+
+def test_a_slow_api_server_does_not_take_the_time_of_a_drain() -> None:
+    fakes = surging()
+    others = (Controller("ReplicaSet", f"api-{number}") for number in range(9))
+    fakes.cluster.pods += [pod_of(f"{one.name}-0", one) for one in others]
+    world(fakes).takes = 4.0
+    ends: list[timedelta] = []
+
+    def measure(_: str) -> None:
+        ends.append(fakes.clock.time - fakes.record.noticed_at - fakes.steps.waited)
+
+    fakes.steps.before_step = measure
+    retire(fakes)
+    longest = max(after - before for before, after in pairwise(ends))
+    assert longest < PASS_TIMEOUT + 2 * (STEPS_TIMEOUT + timedelta(seconds=4))
+
+
+def test_an_additional_pod_that_cannot_be_created_is_given_up() -> None:
+    fakes = surging(serves_in=None)
+
+    def fail(step: str) -> None:
+        if step == "drain-3":
+            full = replace(world(fakes).workload, failure='pods "web-2" is forbidden: quota')
+            world(fakes).workload = full
+
+    fakes.steps.before_step = fail
     (pod,) = retire(fakes).pods
-    assert "rolebinding" not in pod.reason.message
+    assert steps(fakes) == ["scale 2", "scale 1"]
+    assert "its controller cannot create the pod" in pod.reason.message
+    up, back = (at for what, at in fakes.actions.done if what.startswith("scale"))
+    assert back - up < timedelta(minutes=1)
 
 
 def test_a_pod_that_never_serves_is_taken_away_after_a_quarter_of_an_hour() -> None:

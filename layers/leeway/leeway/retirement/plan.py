@@ -20,6 +20,7 @@ from leeway.retirement.reasons import (
     EVICTION_FAILED,
     POD_DELETED,
     POD_EVICTED,
+    SURGE_REPLACES_POD,
 )
 
 POLL_EVERY = timedelta(seconds=1)
@@ -172,8 +173,7 @@ def _evict(pod: Pod, progress: PodProgress, terms: Terms, now: datetime) -> PodR
             POD_DELETED("without the Eviction API, as requested"),
         )
     if pod.uid in terms.covered:
-        why = "because an additional pod of its workload serves, and its budget allows no eviction"
-        return PodRequest(pod, RemovalMethod.DELETE, grace, POD_DELETED(why))
+        return PodRequest(pod, RemovalMethod.DELETE, grace, SURGE_REPLACES_POD())
     return PodRequest(pod, RemovalMethod.EVICT, grace, POD_EVICTED())
 
 

@@ -131,6 +131,11 @@ SURGE_WAITS = ReasonCode(
     "{workload} gets one more pod before this pod is evicted. {why}",
     "a-workload-does-not-surge",
 )
+SURGE_REPLACES_POD = ReasonCode(
+    "SurgeReplacesPod",
+    "Leeway deleted the pod: an additional pod of its workload serves, and its budget would allow "
+    "no eviction at any size.",
+)
 SURGE_ENDED = ReasonCode("SurgeEnded", "{workload} has no additional pod any more: {why}.")
 SURGE_REFUSED = ReasonCode(
     "SurgeRefused",

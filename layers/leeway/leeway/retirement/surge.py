@@ -36,8 +36,13 @@ ROLE, GROUPS = "leeway-surge", ("leeway:drain", "leeway:capacity")
 """The ClusterRole of rbac/ that a RoleBinding grants in a namespace, and the groups of the
 functions that need it: retire_node, and reconcile, which restores sizes."""
 
-LOOK_AGAIN = timedelta(minutes=5)
-"""How long a drain does not ask again for a pod whose workload gets no additional pod."""
+LOOK_AGAIN, LOOK_AGAIN_UNASKED = timedelta(minutes=5), timedelta(hours=1)
+"""How long a drain does not ask again for a pod whose workload gets no additional pod, and for one
+for which nobody asked: most namespaces refuse the question, and their audit logs show that."""
+
+STEPS_TIMEOUT = timedelta(seconds=5)
+"""How long a pass begins steps of surges, before and after it evicts pods. The next pass does the
+others: an API server that is slow must not take the time of an interrupted node."""
 
 _STILL_THERE = frozenset({Stage.PENDING, Stage.BLOCKED})
 _CONTROLLED, _SCALED = 3, frozenset({"ReplicaSet", "StatefulSet"})
@@ -228,7 +233,8 @@ def advance(
     except API_ERRORS:
         return known
     for pod, one in steps:
-        surges[pod.uid] = surging.step(pod, one, ending)
+        if attempt.now() - now < STEPS_TIMEOUT:
+            surges[pod.uid] = surging.step(pod, one, ending)
     return tuple(surges.values())
 
 
@@ -296,12 +302,15 @@ class _DrainSurges:
         ports, cluster = attempt.ports, record.facts.cluster
         self._record, self._cluster, self._telemetry = record, cluster, ports.telemetry
         self._surges = ports.policies.policy_of(cluster).surges
+        self._forbidden: set[str] = set()
         workloads, nodes = ports.open_workloads(cluster), ports.open_cluster(cluster)
         self._ports = SurgePorts(ports.table, nodes, workloads, ports.clock)
 
     def step(self, pod: PodProgress, one: PodSurge, ending: bool) -> PodSurge:
         """Begin or continue the surge for one pod."""
         if not one.workload:
+            if pod.workload.partition("/")[0] in self._forbidden:
+                return self._later(pod)
             try:
                 one = self._begin(pod)
             except (*API_ERRORS, RecordChanged) as error:
@@ -370,10 +379,13 @@ class _DrainSurges:
         )
 
     def _later(self, pod: PodProgress, reason: Reason | None = None) -> PodSurge:
-        return PodSurge(pod.uid, reason, again_at=self._ports.clock.now() + LOOK_AGAIN)
+        pause = LOOK_AGAIN if reason is not None else LOOK_AGAIN_UNASKED
+        return PodSurge(pod.uid, reason, again_at=self._ports.clock.now() + pause)
 
     def _failed(self, pod: PodProgress, error: Exception) -> PodSurge:
         """Return why no surge begins, if somebody asked for one."""
         if not self._surges or self._record.kind not in SURGING:
+            if isinstance(error, ClusterForbidden):
+                self._forbidden.add(pod.workload.partition("/")[0])
             return self._later(pod)
         return self._later(pod, why_not_read(pod.workload, error))
