@@ -337,14 +337,14 @@ def test_pause_and_resume_change_only_one_field(run: Run, write: Any, aws: Sandb
         "false",
     ]
     run("apply", "-f", write(CLUSTER))
-    put_body(aws, got(run, "cluster", "prod")["spec"] | {"surge": 3})
+    put_body(aws, got(run, "cluster", "prod")["spec"] | {"burst": 3})
     assert run("pause", "prod", cluster="")[0] == 0
     spec = got(run, "cluster", "prod")["spec"]
-    assert (spec["paused"], spec["surge"]) == (True, 3)
+    assert (spec["paused"], spec["burst"]) == (True, 3)
     run("resume", "prod", cluster="")
     assert got(run, "cluster", "prod")["spec"] == {
         "notices": {"rebalance": {"action": "ignore"}},
-        "surge": 3,
+        "burst": 3,
     }
 
 
@@ -388,9 +388,9 @@ def test_a_manifest_of_a_newer_version_is_shown_with_its_unknown_fields(
     run: Run, write: Any, aws: Sandbox
 ) -> None:
     run("apply", "-f", write(CLUSTER))
-    put_body(aws, {"surge": 3})
+    put_body(aws, {"burst": 3})
     table = run("get")[1]
-    assert "cluster.leeway.sh/prod: spec.surge: unknown field" in table
+    assert "cluster.leeway.sh/prod: spec.burst: unknown field" in table
     status = got(run, "cluster", "prod")["status"]
     assert status["writtenBy"] == "leeway 9.0.0"
     assert status["problems"]

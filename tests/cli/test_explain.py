@@ -4,6 +4,7 @@ import io
 import json
 import sys
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -160,6 +161,46 @@ def test_a_node_whose_owner_drains_it_is_left_to_the_owner(
     plan = explained(path, capsys, "--kubeconfig", str(live.kubeconfig()))
     assert plan["instances"][0]["decision"] == "leave-to-owner"
     assert "auto-mode" in plan["instances"][0]["reason"]
+
+
+def test_a_workload_that_surges_is_shown_with_its_reason(
+    live: Live, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    live.add_nodes(21, surging="yes")
+    live.api.post("/api/v1/namespaces", json={"metadata": {"name": "surging"}})
+    for name, asked in (("web", "true"), ("quiet", "false")):
+        labels = {"app": name}
+        containers = [{"name": "app", "image": "app:1"}]
+        spec = {"containers": containers, "nodeSelector": {"surging": "yes"}}
+        template = {"metadata": {"labels": labels}, "spec": spec}
+        deployment = {
+            "metadata": {"name": name, "annotations": {"leeway.sh/surge": asked}},
+            "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template},
+        }
+        limits = {"minAvailable": 1, "selector": {"matchLabels": labels}}
+        budget = {"metadata": {"name": name}, "spec": limits}
+        live.create("/apis/apps/v1/namespaces/surging/deployments", deployment)
+        live.create("/apis/policy/v1/namespaces/surging/poddisruptionbudgets", budget)
+
+    def ready(name: str) -> bool:
+        found = live.api.get(f"/apis/apps/v1/namespaces/surging/deployments/{name}").json()
+        return bool(found["status"].get("readyReplicas"))
+
+    for name in ("web", "quiet"):
+        live.until(partial(ready, name))
+    pods = live.api.get("/api/v1/namespaces/surging/pods").json()["items"]
+    (web,) = (one for one in pods if one["metadata"]["labels"]["app"] == "web")
+    node = live.api.get(f"/api/v1/nodes/{web['spec']['nodeName']}").json()
+    event = json.loads((EVENTS / "rebalance-recommendation.json").read_text())
+    event["detail"]["instance-id"] = node["spec"]["providerID"].rpartition("/")[2]
+    path = tmp_path / "event.json"
+    path.write_text(json.dumps(event))
+    plan = explained(path, capsys, "--kubeconfig", str(live.kubeconfig()))
+    name = f"surging/{web['metadata']['name']}"
+    (remark,) = (one for one in plan["instances"][0]["remarks"] if "surging/" in one)
+    what = "Deployment surging/web gets one more pod before this pod is evicted"
+    assert remark == f"Pod {name}: {what}. Its budget allows no eviction."
+    live.api.delete("/api/v1/namespaces/surging")
 
 
 @pytest.mark.parametrize(

@@ -96,11 +96,11 @@ def test_a_manifest_file_has_precedence_over_the_table(
 def test_an_unknown_field_of_a_stored_policy_is_a_warning_and_the_rest_is_used(
     explain: Explain, store: Callable[..., None]
 ) -> None:
-    store(spec={**CORDONS, "surge": 2}, written_by="9.0.0")
+    store(spec={**CORDONS, "burst": 2}, written_by="9.0.0")
     plan, warned = explain()
     assert plan["policy"]["action"] == "cordon"
     assert "warning: prod: cluster.leeway.sh/prod: " in warned
-    assert "spec.surge: unknown field" in warned
+    assert "spec.burst: unknown field" in warned
     assert "(written by Leeway 9.0.0, read by " in warned
 
 

@@ -225,7 +225,7 @@ def test_the_drain_of_an_earlier_attempt_is_not_shown(run: Run, aws: Sandbox) ->
 
 def test_the_status_shows_pause_headroom_and_problems_of_manifests(run: Run, aws: Sandbox) -> None:
     writing = StoredManifests(DynamoTable(partial(aws.client, "dynamodb"), TABLE))
-    writing.write("prod", manifest(spec={"paused": True, "surge": 1}, written_by="9.0.0"), 0)
+    writing.write("prod", manifest(spec={"paused": True, "burst": 1}, written_by="9.0.0"), 0)
     writing.write("prod", manifest("x", resource="teapot.leeway.sh", body='{"kind":"Teapot"}'), 0)
     window = WINDOW_OPEN(start="0 9 * * *", end="0 10 * * *", limit="")
     for status in (
@@ -241,7 +241,7 @@ def test_the_status_shows_pause_headroom_and_problems_of_manifests(run: Run, aws
     pending = {one["subject"]: one["pending"] for one in cluster["headroom"]}
     assert pending == {"buffer warm/web": 2, "Deployment shop/web": None}
     assert shown.startswith("prod paused")
-    assert "spec.surge: unknown field (written by leeway 9.0.0)" in shown
+    assert "spec.burst: unknown field (written by leeway 9.0.0)" in shown
     assert "teapot.leeway.sh/x: apiVersion: expected text" in shown
     assert "Deployment shop/web scaledobject.keda.sh shop/web 5 replicas: The window" in shown
 
@@ -388,7 +388,7 @@ def test_what_needs_a_person_comes_first_and_once(
     store_drain(aws, retire(aws))
     pause(aws)
     writing = StoredManifests(DynamoTable(partial(aws.client, "dynamodb"), TABLE))
-    writing.write("prod", manifest(spec={"surge": 1}), 0)
+    writing.write("prod", manifest(spec={"burst": 1}), 0)
     lines = [line.strip() for line in run()[1].splitlines()]
     assert lines[0] == "prod  needs a person: 3"
     subjects = [line.split("  ")[0].removeprefix("! ") for line in lines[1:4]]

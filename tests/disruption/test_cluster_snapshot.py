@@ -122,6 +122,9 @@ def test_budgets_that_allow_no_disruption_block_their_pods(cluster: Cluster) -> 
     assert only(cluster.snapshot()).pods[0].blocked_by == ("open", "second")
     cluster.budgets = [PodBudget("default", "shut", everything, 0)]
     assert only(cluster.snapshot()).pods[0].blocked_by == ("shut",)
+    assert not only(cluster.snapshot()).pods[0].surges
+    (found,) = snapshot_of(cluster.read(), cluster.own, {}, surges=True).own
+    assert (found.pods[0].blocked_by, found.pods[0].surges) == (("shut",), True)
     cluster.budgets = [PodBudget("default", "nothing", None, 0)]
     assert only(cluster.snapshot()).pods[0].blocked_by == ()
 

@@ -197,6 +197,8 @@ def test_pods_that_may_not_be_disrupted_keep_their_node() -> None:
     assert found.kept["here"].code == reasons.POD_IS_PROTECTED.name
     found = decide_returns(snapshot(with_pods(one, blocked)))
     assert found.kept["here"].code == reasons.POD_IS_BLOCKED.name
+    surging = [replace(m, blocked_by=("web",), surges=True) for m in one.pods]
+    assert decide_returns(snapshot(with_pods(one, surging))).returns
     over = [replace(m, protected_until=NOW) for m in one.pods]
     assert decide_returns(snapshot(with_pods(one, over))).returns
 

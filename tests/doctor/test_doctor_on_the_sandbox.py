@@ -28,12 +28,14 @@ from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Group, Scenario
 from lightkube import Client, KubeConfig
 from lightkube.codecs import from_dict
-from lightkube.resources.apps_v1 import DaemonSet
+from lightkube.resources.apps_v1 import DaemonSet, Deployment
+from lightkube.resources.policy_v1 import PodDisruptionBudget
 from lightkube.resources.rbac_authorization_v1 import ClusterRoleBinding
 
 from tests.aws.stored import manifest
 from tests.cli.conftest import drop_clients
 from tests.doctor.broken import BROKEN, CLUSTER, GROUP, no_entry, no_spot_role, without
+from tests.end_to_end.environment import until
 from tests.template.granted import actions_of
 from tests.template.reached import IAM_NAMES
 
@@ -382,6 +384,45 @@ def test_a_namespace_with_scaled_objects_needs_its_role_binding(
     role = "leeway-headroom-target"
     bind = f"kubectl create rolebinding {role} --clusterrole={role}"
     expected = f"{bind} --group=leeway:headroom --namespace=shop"
+    assert {one["command"] for one in of_code(document, "RightMissing")} == {expected}
+
+
+def test_a_namespace_whose_workload_surges_needs_its_role_binding(
+    sandbox: Sandbox, doctor: Doctor, kube: Client
+) -> None:
+    labels = {"app": "single"}
+    container = {"name": "app", "image": "app:1"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    metadata = {"name": "single", "namespace": "default"}
+    workload = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata,
+        "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template},
+    }
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata,
+        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": labels}},
+    }
+    for one in (workload, budget):
+        kube.create(from_dict(one))
+
+    def is_kept() -> bool:
+        status = kube.get(PodDisruptionBudget, "single", namespace="default").status
+        return bool(status and status.currentHealthy)
+
+    until(is_kept)
+    try:
+        with stored(sandbox, manifest(CLUSTER, spec={"surge": True})):
+            code, document = doctor()
+    finally:
+        kube.delete(PodDisruptionBudget, "single", namespace="default")
+        kube.delete(Deployment, "single", namespace="default")
+    assert (code, new(document)) == (0, {("warns", "RightMissing")})
+    bind = "kubectl create rolebinding leeway-surge --clusterrole=leeway-surge"
+    expected = f"{bind} --group=leeway:drain --group=leeway:capacity --namespace=default"
     assert {one["command"] for one in of_code(document, "RightMissing")} == {expected}
 
 

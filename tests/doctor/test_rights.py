@@ -31,3 +31,6 @@ def test_namespaces_of_users_need_the_role_that_they_bind() -> None:
         for kind in ("deployments", "statefulsets")
     }
     assert {(one.group, one.namespace) for one in rights} == {("leeway:headroom", "shop")}
+    surging = rights_in_namespaces(OBJECTS, [("leeway-surge", "shop")])
+    assert {one.group for one in surging} == {"leeway:drain", "leeway:capacity"}
+    assert {one.resource for one in surging} >= {"deployments/scale", "endpointslices"}

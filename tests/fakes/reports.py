@@ -28,6 +28,9 @@ class ReportLog(RetirementTelemetry):
     def waiting(self, record: Retirement, reason: Reason) -> None:
         self.reasons.append(reason)
 
+    def surged(self, record: Retirement, reason: Reason) -> None:
+        self.reasons.append(reason)
+
     def capacity_problem(self, record: Retirement, reason: Reason) -> None:
         self.reasons.append(reason)
 

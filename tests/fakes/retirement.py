@@ -10,6 +10,7 @@ from leeway.execution.shared_cache import SharedCache
 from leeway.notices import LifecycleHook, NoticeKind
 from leeway.ports.aws import CloudUnavailable
 from leeway.ports.kubernetes_objects import Pod
+from leeway.ports.workloads import Workloads
 from leeway.retirement.context import Attempt, Ports
 from leeway.retirement.outcome import Outcome
 from leeway.retirement.record import RETIREMENT, Retirement
@@ -75,6 +76,7 @@ class RetirementFakes:
     queue: ProvisionQueueInMemory
     events: EventBusInMemory
     reports: ReportLog
+    workloads: Workloads | None = None
 
     @property
     def record(self) -> Retirement:
@@ -95,6 +97,7 @@ class RetirementFakes:
         """The ports of retire_node."""
         return Ports(
             open_cluster=lambda _: self.cluster,
+            open_workloads=lambda _: self._workloads,
             clock=self.clock,
             policies=self.policies,
             table=self.table,
@@ -108,6 +111,11 @@ class RetirementFakes:
             events=self.events,
             telemetry=self.reports,
         )
+
+    @property
+    def _workloads(self) -> Workloads:
+        assert self.workloads is not None, "the test has no workload"
+        return self.workloads
 
     def run_attempt(self, attempt: int = 1) -> Outcome | None:
         """Run one attempt of the retirement to its end."""

@@ -166,7 +166,7 @@ def test_what_was_read_last_holds_while_the_table_does_not_answer() -> None:
 
 
 def test_a_field_of_a_newer_version_is_reported_once_and_the_rest_is_obeyed() -> None:
-    spec = {"dryRun": True, "surge": 2, "notices": {"rebalance": {"action": "evacuate"}}}
+    spec = {"dryRun": True, "burst": 2, "notices": {"rebalance": {"action": "evacuate"}}}
     world = World(manifest(spec=spec, written_by="9.0.0"))
     policy = world.policy()
     world.time.sleep(3600)
@@ -174,7 +174,7 @@ def test_a_field_of_a_newer_version_is_reported_once_and_the_rest_is_obeyed() ->
     assert policy.dry_run
     assert policy.notices == DEFAULTS
     assert len(world.reported.lines) == 2
-    assert "spec.surge: unknown field" in "".join(world.reported.lines)
+    assert "spec.burst: unknown field" in "".join(world.reported.lines)
     assert all("written by Leeway 9.0.0" in line for line in world.reported.lines)
 
 
@@ -198,7 +198,7 @@ def test_a_bad_manifest_is_reported_and_does_not_stop_the_others() -> None:
 
 
 def test_what_can_not_be_read_is_counted_whatever_its_kind_and_for_as_long_as_it_is_there() -> None:
-    unknown_field = manifest("b", spec={"surge": 2})
+    unknown_field = manifest("b", spec={"burst": 2})
     no_pool = manifest("c", resource="nodepool.karpenter.sh", body='{"kind": "NodePool"}')
     world = World(manifest("a"), unknown_field, no_pool)
     for _ in range(2):

@@ -31,6 +31,7 @@ from leeway.ports.aws import (
 )
 from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.ports.kubernetes_objects import Attachment, Node
+from leeway.ports.workloads import Workloads
 from leeway.reasons import Reason
 from leeway.reconciliation.clean_up import ClusterNodes
 from leeway.reconciliation.group_rolls import GroupRolls
@@ -97,6 +98,7 @@ class Account:
     clusters: dict[str, LeftoversInMemory] = field(
         default_factory=lambda: {"prod": LeftoversInMemory()}
     )
+    workloads: dict[str, Workloads] = field(default_factory=dict)
     policy: ClusterPolicy = field(default_factory=ClusterPolicy)
     fails: set[str] = field(default_factory=set)
     breaks: set[str] = field(default_factory=set)
@@ -235,6 +237,9 @@ class Account:
             raise CloudRefused(f"No cluster found for name: {name}")
         return self.clusters[name]
 
+    def open_workloads(self, name: str) -> Workloads:
+        return self.workloads[name]
+
     def copy_manifests(self, _cluster: str) -> tuple[tuple[Reason, ...], Reason | None]:
         """Keep what was written to the index before."""
         self.copies.append(list(self.written))
@@ -273,6 +278,7 @@ class Account:
                 copy_manifests=self.copy_manifests,
                 record_costs=self.record_costs,
                 open_cluster=self.open_cluster,
+                open_workloads=self.open_workloads,
                 clock=self,
             )
         )

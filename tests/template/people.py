@@ -41,6 +41,7 @@ KINDS: dict[str, set[str]] = {
     "PROGRESS#{}#i-1": set(),
     "PROVISIONING#{}": set(),
     "RETIREMENT#{}#i-1": set(),
+    "SURGES#{}": set(),
 }
 """The policies that let people write a kind of record, each of their own cluster only."""
 

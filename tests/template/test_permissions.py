@@ -307,6 +307,7 @@ RECEIVES, RETIRES, ADMITS = "ReceiveNoticeRole", "RetireNodeRole", "AdmitNodeRol
         ("MANUALLAUNCH#prod", set()),
         ("POOLS#prod", {ADMITS, BUYER}),
         ("RETIREMENT#prod#i-1", {RECEIVES, RETIRES, "ReconcileRole", BUYER}),
+        ("SURGES#prod", {RETIRES, "ReconcileRole"}),
     ],
 )
 def test_a_role_writes_only_the_kinds_of_records_that_it_makes(

@@ -191,7 +191,8 @@ class ConfigurationFacts:
     """What users wrote for a cluster. `problems` are those of its manifests; `bindings` are the
     roles that headroom needs, each with a namespace. `unlimited` are the pools without limits;
     `usd_per_hour` is what all nodes of pools may cost, None if the manifest does not say it;
-    `pool_limits` is what the nodes of pools may cost that have such a limit."""
+    `pool_limits` is what the nodes of pools may cost that have such a limit. `surges`: workloads
+    get one more pod before an eviction that their budgets refuse."""
 
     paused: bool = False
     dry_run: bool = False
@@ -202,6 +203,7 @@ class ConfigurationFacts:
     unlimited: tuple[str, ...] = ()
     usd_per_hour: float | None = None
     pool_limits: tuple[tuple[str, float], ...] = ()
+    surges: bool = False
 
 
 @dataclass(frozen=True, slots=True)

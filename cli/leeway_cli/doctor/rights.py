@@ -6,6 +6,8 @@ from itertools import product
 from typing import Any
 
 from leeway.headroom.reconciler import GROUP
+from leeway.retirement.surge import GROUPS as SURGE_GROUPS
+from leeway.retirement.surge import ROLE as SURGE_ROLE
 
 _BINDINGS = frozenset({"ClusterRoleBinding", "RoleBinding"})
 
@@ -53,12 +55,14 @@ def _granted(role: Mapping[str, Any], group: str, namespace: str) -> Iterator[Ri
 def rights_in_namespaces(
     objects: Iterable[Mapping[str, Any]], needed: Iterable[tuple[str, str]]
 ) -> tuple[Right, ...]:
-    """Return the rights that `leeway:headroom` needs in the namespaces of users. `needed` are the
-    names of ClusterRoles, each with a namespace; users bind them (docs/headroom.md)."""
+    """Return the rights that Leeway's groups need in the namespaces of users. `needed` are the
+    names of ClusterRoles, each with a namespace; users bind them (docs/headroom.md, docs/surge.md).
+    """
     roles = {one["metadata"]["name"]: one for one in objects if one["kind"] == "ClusterRole"}
     return tuple(
         right
         for role, namespace in dict.fromkeys(needed)
         if role in roles
-        for right in _granted(roles[role], GROUP, namespace)
+        for group in (SURGE_GROUPS if role == SURGE_ROLE else (GROUP,))
+        for right in _granted(roles[role], group, namespace)
     )

@@ -25,7 +25,6 @@ from leeway.manifests.cluster import Cluster, cluster_policy
 from leeway.manifests.configuration import deleted_pools
 from leeway.manifests.node_pool import pools_of
 from leeway.policy.rules import ClusterPolicy
-from leeway.policy.worth import Worth
 from leeway.pool_pauses import POOL, PoolRecord
 from leeway.provisioning.cluster_state import ClusterState, ClusterStates, NodeDetails
 from leeway.provisioning.demand import ClusterRead
@@ -340,14 +339,14 @@ def read_capacity(
             write_stderr(
                 "warning: EC2 is not read: nodes with the label of a pool count as Leeway's."
             )
-        return _capacity(read, owners_by_labels(state, pools), {}, offers, records, policy.worth)
+        return _capacity(read, owners_by_labels(state, pools), {}, offers, records, policy)
     facts = owners_by_ec2(state)
     launches = _launches(account.launches, read, facts)
     sizes = account.sizes(facts.values())
     reservations = account.launches.reservations(
         read.cluster, read.manifests, read.intents, read.state.read_at
     )
-    return _capacity(read, facts, sizes, offers, records, policy.worth, launches, reservations)
+    return _capacity(read, facts, sizes, offers, records, policy, launches, reservations)
 
 
 def _state(source: Source, states: ClusterStates | None) -> ClusterState:
@@ -394,7 +393,7 @@ def _capacity(
     sizes: Mapping[str, GroupSize],
     offers: Offers,
     stored: StoredRecords,
-    worth: Worth,
+    policy: ClusterPolicy,
     launches: Mapping[str, CurrentLaunch] | None = None,
     reservations: "Mapping[str, tuple[Reservation, ...]] | None" = None,
 ) -> Capacity:
@@ -409,11 +408,12 @@ def _capacity(
             stored.retiring,
             offers.unavailable,
             stored.most,
-            worth,
+            policy.worth,
             launches,
             deleted=stored.deleted,
             reservations=reservations,
             records=stored.pools,
+            surges=policy.surges,
         )
 
     made = snapshot(read, own_instances(facts))

@@ -1,9 +1,9 @@
 """`leeway explain`: what Leeway would do about a notice, a pod, a node or a cluster, and why."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from leeway.notices import Notice
     from leeway.policy.rules import ClusterPolicy
     from leeway.ports.kubernetes import Cluster
+    from leeway.ports.kubernetes_objects import Pod
+    from leeway.ports.workloads import Workloads
     from leeway.reasons import Reason
 
 DEFAULT_SOURCE = "defaults"
@@ -165,8 +167,11 @@ def explain_notice(
     leeway explain events/spot-interruption.json
     leeway explain event.json --kubeconfig ~/.kube/config -o json
     """
+    from leeway.clock import SystemClock
     from leeway.interruption.explain import Explanation, plan_instance
-    from leeway.kubernetes.kubeconfig import kubeconfig_cluster
+    from leeway.kubernetes.kubeconfig import kubeconfig_connection
+    from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+    from leeway.kubernetes.surging import HttpSurgeWorkloads
     from leeway.policy.rules import rule
 
     from leeway_cli.explain.plan_view import as_data, show
@@ -176,12 +181,17 @@ def explain_notice(
     general, _ = policies.of("")
     plans = []
     with kubernetes_errors(), ExitStack() as open_now:
-        cluster = None
+        cluster = workloads = None
         if kubeconfig:
-            cluster = open_now.enter_context(closing(kubeconfig_cluster(kubeconfig, context)))
+            connection = kubeconfig_connection(kubeconfig, context)
+            cluster = open_now.enter_context(closing(LightkubeCluster(connection, SystemClock())))
+            workloads = HttpSurgeWorkloads(connection)
         for instance in notice.instances or _instances_in(notice.reservation):
             findings = _find_instance(instance, cluster)
             policy, source = policies.of(findings.facts.cluster if findings.facts else "")
+            if cluster is not None and workloads is not None:
+                surges = tuple(_surges(findings.pods, cluster, workloads, policy))
+                findings = replace(findings, surges=surges)
             plans.append(plan_instance(notice, policy, source, findings))
     ruling = plans[0].ruling if plans else rule(notice, general.notices[notice.kind])
     explanation = Explanation(notice, ruling, tuple(plans))
@@ -230,6 +240,27 @@ def _find_instance(instance: str, cluster: "Cluster | None") -> "InstanceFinding
         return InstanceFindings(instance, facts, group, None, unseen, ec2_read=asked)
     pods, found_by = tuple(cluster.pods_on(node.name)), f"its provider id is {node.provider_id}"
     return InstanceFindings(instance, facts, group, node, found_by, pods, asked)
+
+
+def _surges(
+    pods: "Iterable[Pod]", cluster: "Cluster", workloads: "Workloads", policy: "ClusterPolicy"
+) -> Iterator[str]:
+    """Say of pods that a budget keeps whether their workloads get one more pod first. A workload
+    that the user may not read is left out."""
+    from leeway.ports.kubernetes import ClusterRefused
+    from leeway.retirement.surge import preview
+
+    for pod in pods:
+        try:
+            budgets = cluster.budgets_of(pod)
+            health = workloads.budget(pod.namespace, budgets[0]) if len(budgets) == 1 else None
+            if not budgets or (health is not None and health.allowed > 0):
+                continue
+            decision = preview(workloads, policy.surges, pod.workload, budgets)
+        except ClusterRefused:
+            continue
+        if decision is not None:
+            yield f"Pod {pod.key}: {decision.reason}"
 
 
 def _instances_in(reservation: str) -> "tuple[str, ...]":

@@ -15,7 +15,8 @@ _SCALE_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimes
 
 
 def scale(cluster: Cluster, call: Call) -> Object:
-    """Return the scale of a workload, or change it; 409 if the version in the body is old."""
+    """Return the scale of a workload, or change it; 409 if the version in the body is old, 422 if
+    an admission policy denies the scale."""
     target = call.target
     current = cluster.store.read(call.kind, target.namespace, target.name)
     if call.verb == "get":
@@ -35,6 +36,7 @@ def scale(cluster: Cluster, call: Call) -> Object:
         raise errors.invalid(call.kind, target.name, [cause])
     if replicas == current["spec"].get("replicas"):
         return shown
+    cluster.policies.check(call, "UPDATE", proposed, shown)
     changed = copy(current)
     changed["spec"]["replicas"] = replicas
     changed["metadata"]["generation"] += 1

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 
 from leeway.headroom.pause_pods import NAMESPACE
 from leeway.headroom.reconciler import BUFFER_ROLE, TARGET_ROLE
+from leeway.retirement.surge import GROUPS as SURGE_GROUPS
+from leeway.retirement.surge import ROLE as SURGE_ROLE
 
 from leeway_cli.adopt.changes import Change, Setting, Wanted, by_key, desired_settings, difference
 from leeway_cli.adopt.reachability import reachability
@@ -115,7 +117,10 @@ def check_rights(facts: Facts) -> Iterator[Finding]:
     for cluster in facts.clusters:
         for one in known(cluster.rights) or ():
             where = f" in namespace {one.namespace}" if one.namespace else ""
-            yield About(reasons.RIGHT_MISSING, f"group {one.group}", cluster.name).fails(
+            about = About(reasons.RIGHT_MISSING, f"group {one.group}", cluster.name)
+            # Without a surge, the drain goes as it goes without the policy.
+            found = about.warns if one.role == SURGE_ROLE else about.fails
+            yield found(
                 f"Group {one.group} may not {one.verb} {one.resource}{where} in cluster "
                 f"{cluster.name}.",
                 _grant(one),
@@ -123,6 +128,10 @@ def check_rights(facts: Facts) -> Iterator[Finding]:
 
 
 def _grant(one: Right) -> str:
+    if one.role == SURGE_ROLE:
+        given = (f"--clusterrole={one.role}", *(f"--group={group}" for group in SURGE_GROUPS))
+        place = f"--namespace={one.namespace}"
+        return shell("kubectl", "create", "rolebinding", one.role, *given, place)
     if one.role in (BUFFER_ROLE, TARGET_ROLE) and one.namespace != NAMESPACE:
         given = (f"--clusterrole={one.role}", f"--group={one.group}")
         place = f"--namespace={one.namespace}"

@@ -48,6 +48,7 @@ def manifests_of(stack: Stack, cluster: str) -> tuple[ConfigurationFacts, tuple[
         bindings=tuple(_bindings(written)),
         unlimited=pools_without_limits(written),
         usd_per_hour=_usd_per_hour(policy),
+        surges=policy is not None and policy.surge,
         pool_limits=tuple(
             (one.name, one.usd_per_hour)
             for one in selected_pools(written)

@@ -15,6 +15,7 @@ from leeway import __version__
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.custom_resources import HttpClusterApi
 from leeway.manifests.in_cluster import launch_block
+from leeway.retirement.surge import ROLE as SURGE_ROLE
 from leeway.wiring.clients import client, clock, session, table
 
 from leeway_cli.adopt.plan import RBAC, read_objects
@@ -176,6 +177,9 @@ def _cluster(
         objects = [one.body for one in wanted]
         found = known(manifests.get())
         bindings = found[0].bindings if found is not None else ()
+        if found is not None and found[0].surges:
+            kept = kubernetes.namespaces_of_blocked_pods(asked)
+            bindings = (*bindings, *((SURGE_ROLE, namespace) for namespace in kept))
         rights = (*rights_of(objects), *rights_in_namespaces(objects, bindings))
         return kubernetes.missing_rights(asked, rights)
 

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from functools import partial
 
 from leeway.kubernetes.connection import Connection, raise_for_status
+from leeway.kubernetes.decoders import BUDGETS
 from leeway.kubernetes.list_watch import ObjectList, list_objects, read_json
 from leeway.parallel import in_parallel
+from lightkube.resources.policy_v1 import PodDisruptionBudget
 from msgspec import Struct, field
 from msgspec.json import Decoder
 
@@ -91,6 +93,22 @@ def _handler(kind: str, one: _Workload) -> WorkloadFacts | None:
             queue = next(queues, "").rpartition("/")[2]
             return WorkloadFacts(kind, one.metadata.namespace, one.metadata.name, program, queue)
     return None
+
+
+def namespaces_of_blocked_pods(connection: Connection) -> tuple[str, ...]:
+    """Return the namespaces in which a budget allows no disruption although its pods are healthy:
+    workloads with too few replicas, which surge if they may."""
+    path = "/apis/policy/v1/poddisruptionbudgets"
+    budgets = connection.call(lambda one: list_objects(one, path, BUDGETS))
+    kept = (one.metadata for one in budgets if _blocks_by_size(one))
+    return tuple(sorted({one.namespace for one in kept if one and one.namespace}))
+
+
+def _blocks_by_size(budget: PodDisruptionBudget) -> bool:
+    status = budget.status
+    if status is None or status.disruptionsAllowed:
+        return False
+    return 0 < (status.expectedPods or 0) <= (status.currentHealthy or 0)
 
 
 def missing_rights(connection: Connection, rights: Sequence[Right]) -> tuple[Right, ...]:

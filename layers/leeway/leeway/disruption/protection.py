@@ -72,6 +72,9 @@ def protections(one: OwnNode, snapshot: Snapshot) -> Iterator[Blocker]:
         yield Blocker(reasons.NODE_IS_PROTECTED(node=one.name, annotation=DO_NOT_DISRUPT))
     for movable in (*one.pods, *one.staying):
         yield from _protections_by(movable, one, snapshot)
+        # A pool that hibernates launches no node for the additional pod.
+        if not movable.surges or rules is None or rules.hibernates is not None:
+            yield from _budgets_of(movable, one)
 
 
 def _protections_by(movable: MovablePod, one: OwnNode, snapshot: Snapshot) -> Iterator[Blocker]:
@@ -81,8 +84,12 @@ def _protections_by(movable: MovablePod, one: OwnNode, snapshot: Snapshot) -> It
         yield Blocker(reason, until if until < FOREVER else None)
     if movable.pod.spec.unmet is not None:
         yield Blocker(reasons.POD_HAS_DEVICES(pod=pod, node=one.name))
+
+
+def _budgets_of(movable: MovablePod, one: OwnNode) -> Iterator[Blocker]:
     for budget in movable.blocked_by:
-        yield Blocker(reasons.POD_IS_BLOCKED(budget=budget, pod=pod, node=one.name))
+        reason = reasons.POD_IS_BLOCKED(budget=budget, pod=movable.pod.name, node=one.name)
+        yield Blocker(reason)
 
 
 def against_consolidation(one: OwnNode, snapshot: Snapshot) -> Iterator[Blocker]:

@@ -249,6 +249,7 @@ class ReturnCapacity:
             index=index,
             reservations=self._launches.reservations(cluster, read.manifests, read.intents, now),
             records=self._deps.table.list(POOL, cluster=cluster),
+            surges=policy.surges,
         )
 
     def _gone(

@@ -40,7 +40,8 @@ class MovablePod:
 
     `protected_until` is until when an annotation forbids to disrupt it. `blocked_by` are the
     PodDisruptionBudgets that allow no disruption of it now. `bare`: no controller creates it again.
-    `deletion_cost` is that of its annotation.
+    `deletion_cost` is that of its annotation. `surges`: its workload may get one more pod first, so
+    that its budget does not keep the node.
     """
 
     pod: Pod
@@ -48,6 +49,7 @@ class MovablePod:
     blocked_by: tuple[str, ...] = ()
     bare: bool = False
     deletion_cost: int = 0
+    surges: bool = False
 
     @property
     def eviction_cost(self) -> float:
@@ -220,6 +222,7 @@ def snapshot_of(
     index: Mapping[str, InstanceFacts] | None = None,
     reservations: Mapping[str, tuple[Reservation, ...]] | None = None,
     records: Iterable[PoolRecord] = (),
+    surges: bool = False,
 ) -> Snapshot:
     """Make the snapshot of a cluster.
 
@@ -232,6 +235,7 @@ def snapshot_of(
     whose nodes are given back. `index` are all instances of the cluster by id, as of a few minutes
     ago: launched instances that are not in it, or have joined before, come no more. `reservations`
     are those that each pool may launch into, by its name. `records` are those of the pools.
+    `surges`: workloads get one more pod before an eviction that their budgets refuse.
     """
     reserved = reservations or {}
     pools = tuple(
@@ -239,7 +243,7 @@ def snapshot_of(
         for one in pools_of(read.manifests)
     )
     by_name = {one.name: one for one in pools}
-    making = _Nodes(read, own, quiet, frozenset(retiring), gone, by_name, launches or {})
+    making = _Nodes(read, own, quiet, frozenset(retiring), gone, by_name, launches or {}, surges)
     nodes = {node.name: node for node in read.demand.nodes}
     own_nodes = tuple(making.own_nodes(nodes))
     names = {one.name for one in own_nodes}
@@ -334,6 +338,13 @@ def _forbids(one: MovablePod) -> bool:
     return one.protected_until is not None or bool(one.blocked_by)
 
 
+def _may_surge(one: ObservedPod, blocked_by: tuple[str, ...]) -> bool:
+    """Whether the workload of a blocked pod may get one more pod first; retire_node, which may read
+    the workload, decides it after the cordon. A volume that binds a pod to a zone keeps it."""
+    moves = one.ready and bool(one.controller) and one.pod.spec.affinity is None
+    return moves and len(blocked_by) == 1
+
+
 class _Nodes:
     """Makes the nodes of Leeway's own."""
 
@@ -346,6 +357,7 @@ class _Nodes:
         gone: Collection[str],
         pools: Mapping[str, NodePool],
         launches: Mapping[str, CurrentLaunch],
+        surges: bool,
     ) -> None:
         self._read = read
         self._own = own
@@ -361,6 +373,7 @@ class _Nodes:
         self._budgets: dict[str, list[PodBudget]] = defaultdict(list)
         for budget in read.state.budgets:
             self._budgets[budget.namespace].append(budget)
+        self._surges = surges
         self._blocked: dict[tuple[int, bool], tuple[str, ...]] = {}
         self._awaited = frozenset(_awaited(read))
         # By the Nodes themselves: those of the demand have the labels that were promised.
@@ -393,7 +406,10 @@ class _Nodes:
             created_at=details.created_at,
             quiet_since=now if details.busy else self._quiet.get(node.name, now),
             pods=tuple(map(self._movable, details.pods)),
-            staying=tuple(filter(_forbids, map(self._movable, details.staying))),
+            staying=tuple(
+                replace(pod, surges=False)
+                for pod in filter(_forbids, map(self._movable, details.staying))
+            ),
             ready=details.ready and node.name in self.initialized,
             protected=details.protected,
             consolidated=details.consolidated,
@@ -405,10 +421,12 @@ class _Nodes:
         )
 
     def _movable(self, one: ObservedPod) -> MovablePod:
+        blocked_by = self._blocked_by(one)
         return MovablePod(
             one.pod,
             one.protected_until,
-            self._blocked_by(one),
+            blocked_by,
+            surges=self._surges and _may_surge(one, blocked_by),
             bare=not one.controller,
             deletion_cost=one.deletion_cost,
         )

@@ -14,6 +14,7 @@ from leeway.policy.rules import VOLUNTARY, Action, ClusterPolicy, Ruling, begins
 from leeway.ports.kubernetes_objects import PROTECTS_POD, Node, Pod
 from leeway.reasons import Reason, counted
 from leeway.retirement.decide_replacement import BY_GROUP, ReplacementDecision, decide_replacement
+from leeway.retirement.decide_surge import SURGING
 from leeway.retirement.pods import PodAction, Terms, decide_pod, grace_that_fits, latest_moment
 
 
@@ -51,7 +52,8 @@ class InstanceFindings:
     """What was read about one instance.
 
     `facts` and `group` are None if EC2 was not read (`ec2_read`) or knows no such instance. `node`
-    is None if none was searched for or found; `node_reason` says why.
+    is None if none was searched for or found; `node_reason` says why. `surges` says of pods that
+    budgets keep whether their workloads get one more pod first.
     """
 
     instance: str
@@ -61,6 +63,7 @@ class InstanceFindings:
     node_reason: str
     pods: tuple[Pod, ...] = ()
     ec2_read: bool = False
+    surges: tuple[str, ...] = ()
 
     @property
     def owner(self) -> Owner | None:
@@ -241,6 +244,8 @@ def _remarks(
         f"(at least {cap.at_least}) are retired voluntarily within "
         f"{counted(minutes, 'minute')}."
     )
+    if notice.kind in SURGING:
+        yield from found.surges
     for pod in found.pods:
         if pod.protected_until is not None and notice.time < pod.protected_until:
             yield f"Pod {pod.key} has the annotation {PROTECTS_POD}: the retirement waits for it."

@@ -72,8 +72,10 @@ def list_objects[T](
     path: str,
     pages: Decoder[ObjectList[T]],
     kept: Callable[[list[T]], list[T]] = list,
+    selection: Parameters | None = None,
 ) -> list[T]:
-    """List all objects of a path; `kept` returns what is kept of a page.
+    """List all objects of a path that the selectors of `selection` select; `kept` returns what is
+    kept of a page.
 
     Raises:
         ApiError, ValueError, MsgspecError: as `list_pages`, and for an answer that is no list.
@@ -85,7 +87,7 @@ def list_objects[T](
         return read_json(response.content, pages)
 
     found: list[T] = []
-    for first, page in list_pages(read, {}, PAGE):
+    for first, page in list_pages(read, selection or {}, PAGE):
         if first:
             found = []
         found += kept(page.items)

@@ -327,6 +327,10 @@ class ClusterSpec(Strict):
     """How nodes of Auto Scaling groups are replaced when their group launches others now."""
     churn: Churn = Churn()
     """The disruption budget: how many nodes may retire voluntarily in a period."""
+    surge: bool = False
+    """Before a voluntary retirement evicts a pod that a PodDisruptionBudget keeps, scale its
+    Deployment or StatefulSet up by one, wait until the new pod serves, and scale back afterwards.
+    The annotation `leeway.sh/surge` of a workload overrides this."""
     notices: Notices = Notices()
     """The policy for each kind of notice."""
     provisioning: Provisioning = Provisioning()
@@ -392,6 +396,7 @@ def cluster_policy(cluster: Cluster) -> ClusterPolicy:
         worth=_worth(spec.give_back),
         cost_labels=tuple(dict.fromkeys(spec.costs.labels)),
         group_drift=_group_drift(spec.groups),
+        surges=spec.surge,
     )
 
 

@@ -238,6 +238,7 @@ class ClusterPolicy:
     - `worth`: what it must save to move pods.
     - `cost_labels`: the labels of pods by which costs are split.
     - `group_drift`: how nodes of groups follow the launch templates of their groups.
+    - `surges`: a workload gets one more pod before a drain evicts one that its budget keeps.
     """
 
     notices: Mapping[NoticeKind, Policy] = field(default_factory=lambda: DEFAULTS)
@@ -252,6 +253,7 @@ class ClusterPolicy:
     worth: Worth = USUAL
     cost_labels: tuple[str, ...] = COST_LABELS
     group_drift: GroupDrift = GroupDrift()
+    surges: bool = False
 
     def retires_nodes_of(self, owner: Owner) -> bool:
         """Return whether Leeway retires the nodes of this owner; never for Fargate."""

@@ -40,6 +40,7 @@ from leeway.ports.aws import (
 from leeway.ports.functions import AdmitNode, RetireNode
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 from leeway.ports.kubernetes_objects import Node
+from leeway.ports.workloads import Workloads
 from leeway.reasons import Reason, clause
 from leeway.reconciliation.clean_up import (
     CleanUpOutcome,
@@ -55,6 +56,7 @@ from leeway.reconciliation.find_lost_events import (
 )
 from leeway.reconciliation.group_rolls import GroupRolls
 from leeway.reconciliation.left_launches import LeftLaunches
+from leeway.reconciliation.left_surges import left_surges
 from leeway.reconciliation.lost_events import GONE, Finding, LostAnswer, LostEvent, LostStart
 from leeway.reconciliation.report import (
     RECONCILE_INCOMPLETE,
@@ -62,6 +64,7 @@ from leeway.reconciliation.report import (
     HandledFinding,
 )
 from leeway.reconciliation.unhealthy_nodes import due_repairs, repairs
+from leeway.retirement.surge import SurgePorts
 from leeway.table import Table
 from leeway.typed_json import adapter_of
 
@@ -118,6 +121,7 @@ class Dependencies:
         [str, Sequence[ObservedInstance], Sequence[str], Sequence[ObservedInterruption]], Recorded
     ]
     open_cluster: Callable[[str], ClusterLeftovers]
+    open_workloads: Callable[[str], Workloads]
     clock: Clock
 
 
@@ -232,6 +236,9 @@ class Reconciliation:
             self._repair_nodes(report, policy, here)
         with report.guard("read the launch templates of groups"):
             self._roll_groups(report, policy, here)
+        if not policy.dry_run:
+            with report.guard("read the surges"):
+                self._restore_sizes(report)
         self._check_launches(report, policy, list(here.values()))
         index, with_node = None, None
         with report.guard("read the index"):
@@ -274,6 +281,18 @@ class Reconciliation:
         report.findings.extend(done.findings)
         report.problems.extend(done.problems)
         report.paused_pools.extend(done.halted)
+
+    def _restore_sizes(self, report: ClusterReport) -> None:
+        """Continue the surges of workloads whose retirement does not continue them."""
+        deps, cluster = self._deps, report.cluster
+
+        def ports() -> SurgePorts:
+            nodes, workloads = deps.open_cluster(cluster), deps.open_workloads(cluster)
+            return SurgePorts(deps.table, nodes, workloads, deps.clock)
+
+        for surge, go_on in left_surges(deps.table, cluster, deps.clock.now(), ports):
+            with report.guard(f"restore the size of {surge.workload}"):
+                report.surges.extend(one for one in [go_on()] if one is not None)
 
     def _check_launches(
         self, report: ClusterReport, policy: ClusterPolicy, here: Sequence[ObservedInstance]

@@ -46,6 +46,7 @@ class ClusterReport:
 
     - `instances`: the number of its instances, None if they were not listed.
     - `paused_pools`: why pools are paused. `deleted_templates`: names of launch templates.
+    - `surges`: workloads whose size was restored.
     - `invalid_manifests`: those of its API server, which its users correct.
     - `index_written`, `index_removed`: the number of changed items of the index.
     - `counts`: the running nodes by owner, once in a quarter of an hour. `returned`: what was given
@@ -62,6 +63,7 @@ class ClusterReport:
     clean_ups: list[CleanUpOutcome] = field(default_factory=list)
     paused_pools: list[Reason] = field(default_factory=list)
     deleted_templates: list[str] = field(default_factory=list)
+    surges: list[Reason] = field(default_factory=list)
     problems: list[Reason] = field(default_factory=list)
     invalid_manifests: list[Reason] = field(default_factory=list)
 
@@ -144,5 +146,7 @@ class ReconciliationTelemetry(Telemetry):
             names = ", ".join(report.deleted_templates)
             text = f"Leeway deleted launch templates that no launch uses: {names}."
             self.logger.info(text, extra=cluster)
+        for restored in report.surges:
+            self.logger.info(restored.message, extra={**cluster, "code": restored.code})
         for problem in report.problems:
             self.logger.error(problem.message, extra={**cluster, "code": problem.code})

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from leeway.ports.aws import GroupInstances, Groups, LeewayEvents
     from leeway.ports.kubernetes import Cluster
     from leeway.ports.kubernetes_objects import Node
+    from leeway.ports.workloads import Workloads
     from leeway.retirement.outcome import RetirementTelemetry
     from leeway.table import Table
 
@@ -34,7 +35,8 @@ class Ports:
     """The ports of retire_node, which a warm function keeps for all of its executions.
 
     - `fast_table` is the table for calls that delay a drain: it gives up early.
-    - `open_cluster` returns the API of the cluster with the given name.
+    - `open_cluster` returns the API of the cluster with the given name, `open_workloads` its
+      workloads.
     - Without `provision_nodes` the function of this name is not woken, and finds requests by
       itself.
     - `names`, `successors`: the DNS names of successors and the successors by their ids. They do
@@ -42,6 +44,7 @@ class Ports:
     """
 
     open_cluster: Callable[[str], Cluster]
+    open_workloads: Callable[[str], Workloads]
     clock: Clock
     policies: ClusterPolicies
     table: Table

@@ -1,6 +1,6 @@
 """The first durable steps of a retirement: the disruption budget, and the cordon of the node."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -20,7 +20,7 @@ from leeway.policy.rules import (
     ClusterPolicy,
     Replacement,
 )
-from leeway.ports.kubernetes import Cluster, Marks
+from leeway.ports.kubernetes import Cluster, ClusterRefused, ClusterUnavailable, Marks
 from leeway.ports.kubernetes_objects import (
     DO_NOT_CONSOLIDATE,
     DO_NOT_DISRUPT,
@@ -31,6 +31,7 @@ from leeway.ports.kubernetes_objects import (
 from leeway.reasons import Reason, clause, counted
 from leeway.retirement.context import Attempt
 from leeway.retirement.decide_replacement import why_group_replaces, why_no_successor_first
+from leeway.retirement.decide_surge import SurgeAction, SurgeDecision
 from leeway.retirement.disruption_budget import (
     LEDGER,
     BudgetDecision,
@@ -43,7 +44,13 @@ from leeway.retirement.disruption_budget import (
     retry_pause,
 )
 from leeway.retirement.plan import pause_before_next_pass
-from leeway.retirement.pods import DAEMONSET, FINISHED_PHASES, PodAction, decide_pod
+from leeway.retirement.pods import (
+    DAEMONSET,
+    FINISHED_PHASES,
+    PodAction,
+    decide_pod,
+    read_answer,
+)
 from leeway.retirement.reasons import (
     DISRUPTION_NOT_DECIDED,
     LEFT_TO_OWNER,
@@ -56,6 +63,7 @@ from leeway.retirement.reasons import (
 )
 from leeway.retirement.record import INTERRUPTIONS, Retirement, ReturnTerms, latest_end
 from leeway.retirement.status import publish_problem
+from leeway.retirement.surge import preview, why_not_read
 from leeway.switched import switch_of, switched_block
 
 
@@ -199,11 +207,32 @@ def _why_kept(attempt: Attempt, record: Retirement, terms: ReturnTerms) -> Reaso
         with again:
             cluster, node = attempt.node_of(record)
             if node is not None:
-                return confirm_return(cluster, node, terms, attempt.now())
+                surges = _surges_of(attempt, record)
+                return confirm_return(cluster, node, terms, attempt.now(), surges)
             return NODE_KEPT(
                 f"Leeway could not confirm that node {record.instance} may be "
                 "given back: it has no Node."
             )
+
+
+type AskSurge = Callable[[Pod, tuple[str, ...]], SurgeDecision | None]
+"""Decides about the workload of a pod that these budgets keep; None if nobody asked for surges."""
+
+
+def _surges_of(attempt: Attempt, record: Retirement) -> AskSurge:
+    """Return what decides whether the workload of a blocked pod gets one more pod."""
+    cluster = record.facts.cluster
+
+    def ask(pod: Pod, budgets: tuple[str, ...]) -> SurgeDecision | None:
+        by_policy = attempt.ports.policies.policy_of(cluster).surges
+        workloads = attempt.ports.open_workloads(cluster)
+        try:
+            return preview(workloads, by_policy, pod.workload, budgets)
+        except (ClusterRefused, ClusterUnavailable) as error:
+            reason = why_not_read(pod.workload, error)
+            return SurgeDecision(SurgeAction.LEAVE, reason) if by_policy else None
+
+    return ask
 
 
 def uncordon(attempt: Attempt, cordoned: CordonResult, reason: Reason) -> CordonResult:
@@ -429,9 +458,10 @@ MOST_TRIED = 100
 
 
 def confirm_return(
-    cluster: Cluster, node: Node, terms: ReturnTerms, now: datetime
+    cluster: Cluster, node: Node, terms: ReturnTerms, now: datetime, surges: AskSurge
 ) -> Reason | None:
-    """Return why a cordoned node is kept; None if nothing keeps it.
+    """Return why a cordoned node is kept; None if nothing keeps it. A pod that a budget keeps does
+    not keep the node if its workload gets one more pod first.
 
     Raises:
         ClusterUnavailable, ClusterRefused: the pods cannot be read.
@@ -443,12 +473,17 @@ def confirm_return(
         return None
     for pod in pods[:MOST_TRIED]:
         answer = cluster.evict(pod, None, dry_run=True)
-        if answer.status not in {200, 201, 404, 409}:
-            problem = answer.message or f"status {answer.status}"
-            return NODE_KEPT(
-                f"The API server refuses to evict pod {pod.key} from node "
-                f"{node.name} now ({problem})."
-            )
+        if answer.status in {200, 201, 404, 409}:
+            continue
+        budgets = read_answer(answer).budgets
+        surge = surges(pod, budgets) if budgets else None
+        if surge is not None and surge.action is SurgeAction.SCALE_UP:
+            continue
+        problem = answer.message or f"status {answer.status}"
+        kept = NODE_KEPT(
+            f"The API server refuses to evict pod {pod.key} from node {node.name} now ({problem})."
+        )
+        return kept.and_then(surge.reason) if surge is not None else kept
     return None
 
 

@@ -18,6 +18,7 @@ from leeway.retirement.progress import Drain, PodProgress, is_expired
 from leeway.retirement.reasons import PODS_NOT_LISTED
 from leeway.retirement.record import Retirement
 from leeway.retirement.status import DRAIN_STATE, DrainState, PodState, summarise
+from leeway.retirement.surge import PodSurge, advance, has_failed, is_due, with_reasons
 from leeway.table import Table
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -136,13 +137,17 @@ may evict the same pods, which loses none."""
 @dataclass(frozen=True, slots=True)
 class DrainPassResult:
     """A drain after one more pass, the pause in seconds before the next pass, and the lifecycle
-    hooks that are held open. There is no record if a newer attempt has superseded this one."""
+    hooks that are held open. There is no record if a newer attempt has superseded this one.
+    `surges` are the pods that have, or do not get, an additional pod first. `kept`: the node may as
+    well stay, and the surge of one of its pods has failed."""
 
     drain: Drain
     record: Retirement | None
     pause: int = 0
     expired: bool = False
     held: tuple[HeldHook, ...] = ()
+    surges: tuple[PodSurge, ...] = ()
+    kept: bool = False
 
     def checkpoint(self, before: Drain, now: datetime) -> "DrainCheckpoint":
         """Return what the step stores, given the drain before the pass."""
@@ -195,7 +200,7 @@ def drain_pass(
 ) -> DrainCheckpoint:
     """Run one pass of the drain. `failures` is how often the cordon or the replacement failed,
     0 if both are settled: the pause before their next try grows with it."""
-    drain, clock = previous.drain, attempt.ports.clock
+    drain, surges, clock = previous.drain, previous.surges, attempt.ports.clock
     record = _record(attempt, previous)
     if record is None:
         return DrainPassResult(drain, None).checkpoint(drain, clock.now())
@@ -213,19 +218,27 @@ def drain_pass(
         seen_at = cordoned.cordoned_at
         table = attempt.ports.fast_table
         publisher = ProgressPublisher(table, clock, attempt.id, cordoned.node, drain)
+        surges = advance(attempt, record, drain, surges)
         try:
             executor = DrainExecutor(
                 attempt.ports.open_cluster(record.facts.cluster),
                 clock,
-                publisher.publish,
-                may_suspend=lambda so_far: bool(
-                    limits.pause_while_terminating(so_far, clock.now())
+                lambda so_far: publisher.publish(with_reasons(surges, so_far)),
+                may_suspend=lambda so_far: (
+                    is_due(so_far, surges, record)
+                    or bool(limits.pause_while_terminating(so_far, clock.now()))
                 ),
             )
             drain = executor.run(
                 cordoned.node,
                 drain,
-                Terms(deadline, record.on_blocked, keeps_protected=forced),
+                Terms(
+                    deadline,
+                    record.on_blocked,
+                    keeps_protected=forced,
+                    held=frozenset(one.uid for one in surges if one.held),
+                    covered=frozenset(one.uid for one in surges if one.covered),
+                ),
                 until,
                 _is_current(attempt),
                 identity=NodeIdentity(cordoned.node_uid, seen_at) if seen_at else None,
@@ -237,6 +250,9 @@ def drain_pass(
                 f"Leeway cannot list the pods of the node: {type(error).__name__}: {error}."
             )
             drain = replace(drain, problem=problem)
+        ending = drain.over or is_expired(Terms(deadline), clock.now())
+        surges = advance(attempt, record, drain, surges, ending=ending)
+        drain = with_reasons(surges, drain)
         publisher.publish_end(drain)
     pause = timedelta(0)
     if not drain.over or failures:
@@ -245,7 +261,10 @@ def drain_pass(
     if failures and not pause and (drain.over or not cordoned.node):
         clock.sleep(min(failures * RETRY_EVERY, LONGEST_RETRY))
     expired = is_expired(Terms(deadline), clock.now())
-    result = DrainPassResult(drain, record, int(pause.total_seconds()), expired, held)
+    optional = record.returns is not None and record.returns.optional
+    kept = optional and not record.follows_template and has_failed(surges, drain)
+    seconds = int(pause.total_seconds())
+    result = DrainPassResult(drain, record, seconds, expired, held, surges, kept)
     return result.checkpoint(previous.drain, clock.now())
 
 

@@ -25,6 +25,7 @@ from leeway.retirement.reasons import (
     RETIREMENT_DECLINED,
     RETIREMENT_DRY_RUN,
     RETIREMENT_UNDONE,
+    SURGE_REPLACES_POD,
 )
 from leeway.retirement.record import Method, Retirement, Successor
 from leeway.telemetry import Telemetry
@@ -110,21 +111,23 @@ class Outcome:
 
     @property
     def evicted(self) -> int:
-        """The number of pods that were removed by the Eviction API."""
-        return self._removed_by(RemovalMethod.EVICT)
+        """The number of pods that were removed as their budgets ask: by the Eviction API, or after
+        an additional pod served."""
+        return sum(_is_removed(pod) for pod in self.pods) - self.deleted
 
     @property
     def deleted(self) -> int:
         """The number of pods that were deleted, without regard to budgets."""
-        return self._removed_by(RemovalMethod.DELETE)
+        return sum(
+            pod.method is RemovalMethod.DELETE and pod.reason.code != SURGE_REPLACES_POD.name
+            for pod in self.pods
+            if _is_removed(pod)
+        )
 
     @property
     def blocked(self) -> int:
         """The number of pods whose eviction a budget refused."""
         return sum(pod.blocked_at is not None for pod in self.pods)
-
-    def _removed_by(self, method: RemovalMethod) -> int:
-        return sum(pod.method is method and pod.requested_at is not None for pod in self.pods)
 
     @property
     def failed(self) -> tuple[PodProgress, ...]:
@@ -283,6 +286,11 @@ def _dump(rendered: dict[str, Any]) -> str:
     return json.dumps(rendered, ensure_ascii=False, separators=(",", ":"))
 
 
+def _is_removed(pod: PodProgress) -> bool:
+    """Whether Leeway removed a pod that nobody else had removed before."""
+    return pod.requested_at is not None and pod.method is not RemovalMethod.SHORTEN
+
+
 def _went_as_planned(pod: PodProgress) -> bool:
     evicted = pod.stage is Stage.GONE and pod.method is RemovalMethod.EVICT
     return pod.stage is Stage.LEFT or evicted
@@ -298,6 +306,10 @@ class RetirementTelemetry(Telemetry):
 
     def waiting(self, record: Retirement, reason: Reason) -> None:
         """Log that a retirement waits for the disruption budget."""
+        self.logger.info(reason.message, extra=_about(record, reason))
+
+    def surged(self, record: Retirement, reason: Reason) -> None:
+        """Log that a workload gets an additional pod, or loses it again."""
         self.logger.info(reason.message, extra=_about(record, reason))
 
     def capacity_problem(self, record: Retirement, reason: Reason) -> None:

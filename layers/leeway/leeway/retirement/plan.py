@@ -20,6 +20,7 @@ from leeway.retirement.reasons import (
     EVICTION_FAILED,
     POD_DELETED,
     POD_EVICTED,
+    SURGE_REPLACES_POD,
 )
 
 POLL_EVERY = timedelta(seconds=1)
@@ -130,7 +131,7 @@ def _next_for(
             return _delete(pod, progress, terms, now)
         case Stage.BLOCKED if late and terms.on_blocked is OnBlocked.FAIL:
             return None
-        case Stage.PENDING | Stage.BLOCKED if not late and terms.keeps(pod, now):
+        case Stage.PENDING | Stage.BLOCKED if not late and _waits(pod, terms, now):
             return None
         case Stage.PENDING | Stage.BLOCKED if late and _was_refused(progress):
             # A pod that no eviction has removed by now is deleted, if the policy allows it.
@@ -141,6 +142,10 @@ def _next_for(
             return _evict(pod, progress, terms, now)
         case _:
             return None
+
+
+def _waits(pod: Pod, terms: Terms, now: datetime) -> bool:
+    return pod.uid in terms.held or terms.keeps(pod, now)
 
 
 def _is_late(pod: Pod, terms: Terms, now: datetime) -> bool:
@@ -167,6 +172,8 @@ def _evict(pod: Pod, progress: PodProgress, terms: Terms, now: datetime) -> PodR
             grace,
             POD_DELETED("without the Eviction API, as requested"),
         )
+    if pod.uid in terms.covered:
+        return PodRequest(pod, RemovalMethod.DELETE, grace, SURGE_REPLACES_POD())
     return PodRequest(pod, RemovalMethod.EVICT, grace, POD_EVICTED())
 
 

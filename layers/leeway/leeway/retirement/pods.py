@@ -204,6 +204,10 @@ class Terms:
     A drain with a deadline waits until the volumes of its pods are detached; with
     `waits_for_volumes`, so does a drain without one. With `keeps_protected`, it evicts a pod whose
     annotation forbids disruption at its latest moment only, as Karpenter does.
+
+    `held` are the UIDs of pods that wait for an additional pod of their workload, until their
+    latest moment. `covered` are those that are deleted: the additional pod serves, and their budget
+    allows no eviction at any size.
     """
 
     deadline: datetime | None = None
@@ -214,6 +218,8 @@ class Terms:
     refused: frozenset[Refusal] = frozenset()
     waits_for_volumes: bool = False
     keeps_protected: bool = False
+    held: frozenset[str] = frozenset()
+    covered: frozenset[str] = frozenset()
 
     def keeps(self, pod: Pod, now: datetime) -> bool:
         """Whether an annotation keeps a pod for now: it is not evicted before its latest moment."""

@@ -126,6 +126,27 @@ SEVERAL_BUDGETS = ReasonCode(
     "server evicts no such pod. Delete all of them but one.",
     "a-budget-blocks-a-pod",
 )
+SURGE_WAITS = ReasonCode(
+    "SurgeWaits",
+    "{workload} gets one more pod before this pod is evicted. {why}",
+    "a-workload-does-not-surge",
+)
+SURGE_REPLACES_POD = ReasonCode(
+    "SurgeReplacesPod",
+    "Leeway deleted the pod: an additional pod of its workload serves, and its budget would allow "
+    "no eviction at any size.",
+)
+SURGE_ENDED = ReasonCode("SurgeEnded", "{workload} has no additional pod any more: {why}.")
+SURGE_REFUSED = ReasonCode(
+    "SurgeRefused",
+    "{workload} gets no additional pod: {why}.",
+    "a-workload-does-not-surge",
+)
+SURGE_RIGHT_MISSING = ReasonCode(
+    "SurgeRightMissing",
+    "Leeway may not add a pod to {workload}: {error}. Run: {command}",
+    "a-workload-does-not-surge",
+)
 EVICTION_FAILED = ReasonCode(
     "EvictionFailed", "The request for the pod failed and is retried: {why}."
 )

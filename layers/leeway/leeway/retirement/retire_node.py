@@ -84,7 +84,7 @@ def retire_node(attempt: Attempt) -> Outcome | None:
     progress = RetirementProgress(cordoned, replacement)
     number = 0
     # Retry what failed until all steps are complete or the deadline has passed.
-    while drained.record is not None and not (drained.expired or progress.over):
+    while drained.record is not None and not (drained.expired or drained.kept or progress.over):
         number += 1
         if not cordoned.settled:
             cordon = partial(retry_cordon, attempt, drained.record)
@@ -105,10 +105,16 @@ def retire_node(attempt: Attempt) -> Outcome | None:
     returns = drained.record.returns
     stays = returns is not None and returns.optional and not drained.record.follows_template
     if stays and cordoned.node and not progress.drained:
-        reason = NODE_KEPT(f"Node {cordoned.node} is not drained in the time that its pool allows.")
-        return _call_off(attempt, first, progress, reason)
+        why = f"Node {cordoned.node} is not drained in the time that its pool allows."
+        return _call_off(attempt, first, progress, _why_kept(why, drained))
     wait_for_answer(attempt, drained.record, replacement)
     return _end(attempt, first, partial(finish, attempt, drained.record, progress))
+
+
+def _why_kept(late: str, drained: DrainPassResult) -> Reason:
+    """Return why a node that may as well stay is kept: its time is over, or a surge has failed."""
+    failed = (one.reason for one in drained.surges if one.over and one.reason is not None)
+    return NODE_KEPT(" ".join(map(str, failed)) if drained.kept else late)
 
 
 def _end(

@@ -602,7 +602,7 @@ PROBES: Mapping[str, Sequence[Probe]] = {
         *_keep(
             "KeepRecords",
             *("RETIREMENT", "DETACHED", "CHURN", "OFFERINGS"),
-            *("CACHE", "CLAIM", "PROGRESS", "ENDPOINT", "CAPACITY"),
+            *("CACHE", "CLAIM", "PROGRESS", "ENDPOINT", "CAPACITY", "SURGES"),
         ),
         *_table("Query", _MANIFESTS, ("MANIFESTS", "OFFERINGS")),
         *_groups(
@@ -654,12 +654,12 @@ PROBES: Mapping[str, Sequence[Probe]] = {
         *_keep("RememberApiServers", "ENDPOINT"),
         *_table(
             "Query",
-            "ReadLaunchesPausedPoolsAndRolls",
-            ("LAUNCH", "MANUALLAUNCH", "POOLS", "GROUPS"),
+            "ReadLaunchesPausedPoolsRollsAndSurges",
+            ("LAUNCH", "MANUALLAUNCH", "POOLS", "GROUPS", "SURGES"),
         ),
         *_table("PutItem", "KeepRollsOfGroups", ("GROUPS",)),
         *_copy_manifests(),
-        *_keep("RecordCosts", "COST"),
+        *_keep("RecordCostsAndRestoredSizes", "COST", "SURGES"),
         *_table(
             "GetItem",
             "ReadCatalogSleepingPoolsAndDisruptionBudget",

@@ -14,6 +14,7 @@ from leeway.costs import CostRecorder, prices_of
 from leeway.kubernetes.custom_resources import HttpClusterApi
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 from leeway.kubernetes.requested import HttpClusterUse
+from leeway.kubernetes.surging import HttpSurgeWorkloads
 from leeway.kubernetes.transport import within
 from leeway.manifests.in_cluster import COPY_FOR, ManifestCopies
 from leeway.ports.aws import CloudRefused
@@ -74,6 +75,7 @@ def reconciliation() -> Reconciliation:
             copy_manifests=_copy_manifests,
             record_costs=_costs().record,
             open_cluster=on_connections(lambda one: LightkubeCluster(one, clock())),
+            open_workloads=on_connections(HttpSurgeWorkloads),
             clock=clock(),
         )
     )

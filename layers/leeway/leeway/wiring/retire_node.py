@@ -9,6 +9,7 @@ from leeway.capacity_requests import ProvisionNodes
 from leeway.catalog.unavailable import UnavailableOfferings
 from leeway.execution.shared_cache import SharedCache
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+from leeway.kubernetes.surging import HttpSurgeWorkloads
 from leeway.ports.aws import ClusterEndpoint
 from leeway.retirement.context import Ports
 from leeway.retirement.outcome import RetirementTelemetry
@@ -27,7 +28,7 @@ from leeway.wiring.clients import (
     settings,
     table,
 )
-from leeway.wiring.clusters import connect, opened
+from leeway.wiring.clusters import connect, on_connections, opened
 
 
 @cache
@@ -54,6 +55,7 @@ def ports() -> Ports:
     """Build the ports of all retirements."""
     return Ports(
         open_cluster=opened(_cluster_at).get,
+        open_workloads=on_connections(HttpSurgeWorkloads),
         clock=clock(),
         table=table(),
         policies=configuration(),

@@ -8,6 +8,7 @@ from leeway_sandbox.kubernetes import defaults, registry
 from leeway_sandbox.kubernetes.cluster import Cluster
 from leeway_sandbox.kubernetes.controllers.deployments import Deployments
 from leeway_sandbox.kubernetes.controllers.disruption import Disruption
+from leeway_sandbox.kubernetes.controllers.endpoints import Endpoints
 from leeway_sandbox.kubernetes.controllers.garbage import Garbage, Taints
 from leeway_sandbox.kubernetes.controllers.instances import Instances
 from leeway_sandbox.kubernetes.controllers.kubelets import Kubelets
@@ -48,6 +49,7 @@ def bootstrap(cluster: Cluster) -> Controllers:
         Deployments(cluster),
         DaemonSets(cluster),
         StatefulSets(cluster),
+        Endpoints(cluster),
         CustomResources(cluster),
     ):
         controller.start()

@@ -1,0 +1,256 @@
+"""The Workloads Protocol over HTTP: workloads that may get one more pod before an eviction."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from lightkube import ApiError
+from msgspec.json import Decoder
+
+from leeway.kubernetes.connection import Connection, is_unknown_path, raise_unless_object
+from leeway.kubernetes.list_watch import ObjectList, Parameters, list_objects, without_nulls
+from leeway.kubernetes.translate import is_subdomain
+from leeway.kubernetes.transport import within
+from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
+from leeway.ports.workloads import SURGE_MANAGER, BudgetHealth, Replica, Replicas, Workload
+from leeway.printable import printable
+
+ANNOTATION = "leeway.sh/surge"
+"""The annotation of a workload: `true` or `false`."""
+
+READ_SECONDS = 5.0
+"""Timeout of what is read together."""
+
+_PLURALS = {
+    "Deployment": "deployments",
+    "ReplicaSet": "replicasets",
+    "StatefulSet": "statefulsets",
+}
+_SCALERS = {
+    "HorizontalPodAutoscaler": "autoscaling/v1/namespaces/{}/horizontalpodautoscalers",
+    "ScaledObject": "keda.sh/v1alpha1/namespaces/{}/scaledobjects",
+}
+_SERVICE_NAME = "kubernetes.io/service-name"
+_ENDED = frozenset({"Succeeded", "Failed"})
+_OBJECTS = Decoder(ObjectList[dict[str, Any]])
+
+type _Object = Mapping[str, Any]
+
+
+class HttpSurgeWorkloads:
+    """The workloads of one cluster. Safe to use from several threads."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def find(self, namespace: str, kind: str, name: str) -> Workload | None:
+        """Read a workload by one GET, or two for that of a ReplicaSet."""
+        with within(READ_SECONDS):
+            found = self._get(namespace, kind, name)
+            if found is not None and kind == "ReplicaSet":
+                owner = _controller(found)
+                if owner.get("kind") != "Deployment" or owner["apiVersion"] != "apps/v1":
+                    return None
+                kind, name = owner["kind"], owner["name"]
+                found = self._get(namespace, kind, name)
+        return _workload(kind, found) if found is not None else None
+
+    def scalers(self, workload: Workload) -> tuple[str, ...]:
+        """List the autoscalers of the namespace."""
+        with within(READ_SECONDS):
+            return tuple(
+                f"{kind} {one['metadata']['name']}"
+                for kind, path in _SCALERS.items()
+                for one in self._list(f"/apis/{path.format(workload.namespace)}")
+                if _scales(one["spec"].get("scaleTargetRef") or {}, workload)
+            )
+
+    def replicas(self, workload: Workload) -> Replicas:
+        """List the pods by the labels of the workload, the Services, and their EndpointSlices."""
+        space = workload.namespace
+        with within(READ_SECONDS):
+            found = self._get(space, workload.kind, workload.name)
+            if found is None:
+                return Replicas(())
+            spec = found["spec"]
+            equal = spec["selector"].get("matchLabels") or {}
+            path = f"/api/v1/namespaces/{space}"
+            pods = self._list(f"{path}/pods", {"labelSelector": _joined(equal)})
+            labels = (spec["template"].get("metadata") or {}).get("labels") or {}
+            services = [
+                one
+                for one in self._list(f"{path}/services")
+                if (chosen := one["spec"].get("selector")) and chosen.items() <= labels.items()
+            ]
+            ready = self._ready(space, [one["metadata"]["name"] for one in services])
+        owned = (one for one in pods if _is_of(one, found) and _runs(one))
+        shared = any(one["spec"].get("clusterIP") != "None" for one in services)
+        return Replicas(tuple(_replica(one, ready) for one in owned), shared)
+
+    def _ready(self, namespace: str, services: list[str]) -> list[frozenset[str]]:
+        """Return the UIDs of the pods that the EndpointSlices of each Service have as ready."""
+        if not services:
+            return []
+        ready: dict[str, set[str]] = {one: set() for one in services}
+        path = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
+        selection = {"labelSelector": f"{_SERVICE_NAME} in ({','.join(services)})"}
+        for one in self._list(path, selection):
+            uids = ready.get(one["metadata"]["labels"][_SERVICE_NAME], set())
+            for endpoint in one.get("endpoints") or ():
+                # Source: Kubernetes API, EndpointConditions: no value means ready.
+                if (endpoint.get("conditions") or {}).get("ready", True):
+                    uids.add((endpoint.get("targetRef") or {}).get("uid", ""))
+        return [frozenset(uids) for uids in ready.values()]
+
+    def budget(self, namespace: str, name: str) -> BudgetHealth | None:
+        """Read the status of a budget, by a list: Leeway may list budgets."""
+        path = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"
+        with within(READ_SECONDS):
+            found = self._list(path, {"fieldSelector": f"metadata.name={name}"})
+        for one in found:
+            status = one.get("status") or {}
+            if status.get("observedGeneration", 0) >= one["metadata"].get("generation", 0):
+                return BudgetHealth(
+                    status.get("disruptionsAllowed", 0),
+                    status.get("currentHealthy", 0),
+                    status.get("desiredHealthy", 0),
+                )
+        return None
+
+    def scale(self, workload: Workload, replicas: int) -> bool:
+        """Patch the scale subresource at the version of the workload."""
+        path = f"{_path(workload.namespace, workload.kind, workload.name)}/scale"
+        body = {"metadata": {"resourceVersion": workload.version}, "spec": {"replicas": replicas}}
+
+        def patch(connection: Connection) -> None:
+            raise_unless_object(
+                connection.plain.request(
+                    "PATCH",
+                    path,
+                    params={"fieldManager": SURGE_MANAGER},
+                    json=body,
+                    headers={"Content-Type": "application/merge-patch+json"},
+                )
+            )
+
+        try:
+            self._connection.call(patch)
+        except ApiError:
+            return False  # 404 or 409
+        return True
+
+    def _get(self, namespace: str, kind: str, name: str) -> _Object | None:
+        # The owner of a pod may have any name, which would be another path.
+        if kind not in _PLURALS or not is_subdomain(name):
+            return None
+
+        def get(connection: Connection) -> _Object:
+            response = connection.plain.request("GET", _path(namespace, kind, name))
+            raise_unless_object(response)
+            found: _Object = without_nulls(response.json())
+            return found
+
+        try:
+            return self._connection.call(get)
+        except ApiError as error:
+            if error.status.code == 404:
+                return None
+            raise ClusterUnavailable(str(error)) from error
+
+    def _list(self, path: str, selection: Parameters | None = None) -> list[_Object]:
+        """List objects; none of a kind that the cluster does not have."""
+        try:
+            listed = self._connection.call(
+                lambda one: list_objects(one, path, _OBJECTS, selection=selection)
+            )
+        except ClusterUnavailable as error:
+            if is_unknown_path(error):
+                return []
+            raise
+        except ApiError as error:
+            if error.status.code == 404:
+                return []
+            raise ClusterRefused(str(error)) from error
+        return [without_nulls(one) for one in listed]
+
+
+def _path(namespace: str, kind: str, name: str) -> str:
+    return f"/apis/apps/v1/namespaces/{namespace}/{_PLURALS[kind]}/{name}"
+
+
+def _workload(kind: str, found: _Object) -> Workload:
+    metadata, spec, status = found["metadata"], found["spec"], found.get("status") or {}
+    replicas = spec.get("replicas", 1)
+    owner = _controller(found)
+    annotation = (metadata.get("annotations") or {}).get(ANNOTATION, "")
+    volumes = spec["template"]["spec"].get("volumes") or ()
+    failed = (
+        one.get("message", "")
+        for one in status.get("conditions") or ()
+        if one["type"] == "ReplicaFailure" and one["status"] == "True"
+    )
+    return Workload(
+        kind=kind,
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        version=metadata["resourceVersion"],
+        replicas=replicas,
+        surges={"true": True, "false": False}.get(annotation),
+        settled=status.get("observedGeneration", 0) >= metadata.get("generation", 0)
+        and status.get("updatedReplicas", 0) == status.get("replicas", 0) == replicas,
+        sizers=frozenset(_owners_of_size(metadata)),
+        controller=printable(f"{owner['kind']} {owner['name']}") if owner else "",
+        claims=bool(spec.get("volumeClaimTemplates"))
+        or any("persistentVolumeClaim" in one or "ephemeral" in one for one in volumes),
+        failure=next(failed, ""),
+    )
+
+
+def _owners_of_size(metadata: _Object) -> set[str]:
+    return {
+        str(one.get("manager", ""))
+        for one in metadata.get("managedFields") or ()
+        if "f:replicas" in ((one.get("fieldsV1") or {}).get("f:spec") or {})
+    }
+
+
+def _controller(found: _Object) -> _Object:
+    owners = found["metadata"].get("ownerReferences") or ()
+    return next((one for one in owners if one.get("controller")), {})
+
+
+def _scales(target: _Object, workload: Workload) -> bool:
+    """Whether a reference of an autoscaler names the workload; KEDA's default is a Deployment."""
+    same = target.get("kind", "Deployment") == workload.kind
+    return same and target.get("name") == workload.name
+
+
+def _is_of(pod: _Object, workload: _Object) -> bool:
+    """Whether a pod with the labels of a workload belongs to it; a Deployment has no other
+    ReplicaSets with the labels of its selector."""
+    owner = _controller(pod)
+    return owner.get("kind") == "ReplicaSet" or owner.get("uid") == workload["metadata"]["uid"]
+
+
+def _runs(pod: _Object) -> bool:
+    ended = (pod.get("status") or {}).get("phase") in _ENDED
+    return not (ended or "deletionTimestamp" in pod["metadata"])
+
+
+def _replica(pod: _Object, ready: list[frozenset[str]]) -> Replica:
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    is_ready = any(
+        one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions") or ()
+    )
+    return Replica(
+        metadata["name"],
+        metadata["uid"],
+        pod["spec"].get("nodeName", ""),
+        datetime.fromisoformat(metadata["creationTimestamp"]),
+        is_ready and all(metadata["uid"] in uids for uids in ready),
+    )
+
+
+def _joined(labels: _Object) -> str:
+    return ",".join(f"{key}={value}" for key, value in labels.items())

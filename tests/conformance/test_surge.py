@@ -1,0 +1,214 @@
+"""Surges on a cluster that runs already: its own controllers, EndpointSlices and admission."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from lightkube import ApiError
+from lightkube.codecs import from_dict
+from lightkube.resources.admissionregistration_v1 import (
+    ValidatingAdmissionPolicy,
+    ValidatingAdmissionPolicyBinding,
+)
+from lightkube.resources.apps_v1 import Deployment
+from lightkube.resources.core_v1 import Pod, Service
+from lightkube.resources.policy_v1 import PodDisruptionBudget
+
+from tests.conformance.conftest import GIVEN, Conformance
+from tests.end_to_end.environment import until
+from tests.end_to_end.surging import ServiceClient, reasons, right_in
+from tests.end_to_end.test_voluntary import say
+
+ASKED = {"metadata": {"annotations": {"leeway.sh/surge": "true"}}}
+
+
+@pytest.fixture(scope="module")
+def surging(env: Conformance) -> Conformance:
+    """The cluster with the right to scale in the namespace of the tests, and with a disruption
+    budget for all of them."""
+    say(env.sandbox, churn={"percent": 100})
+    env.kube.create(from_dict(right_in(env.namespace)))
+    return env
+
+
+@contextmanager
+def addresses(env: Conformance) -> Iterator[None]:
+    """Give addresses to pods whose kubelets give them none, as test kubelets do."""
+    stop = threading.Event()
+
+    def give() -> None:
+        number = 1
+        while not stop.wait(0.2):
+            for pod in env.kube.list(Pod, namespace=env.namespace):
+                running = pod.status is not None and pod.status.phase == "Running"
+                if not running or pod.status is None or pod.status.podIP:
+                    continue
+                number += 1
+                address = f"10.99.{number // 250}.{number % 250 + 1}"
+                status = {"status": {"podIP": address, "podIPs": [{"ip": address}]}}
+                name = str(pod.metadata and pod.metadata.name)
+                env.kube.patch(Pod.Status, name, status, namespace=env.namespace)
+
+    thread = threading.Thread(target=give)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def deploy(env: Conformance, name: str, budget: dict[str, Any]) -> tuple[str, str]:
+    """Create a Deployment of one replica that may surge, its budget and its Service; return the
+    instance and the node of its pod."""
+    labels, metadata = {"app": name}, {"name": name, "namespace": env.namespace}
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata,
+        "spec": {"selector": labels, "ports": [{"port": 80}]},
+    }
+    limits = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata,
+        "spec": {"selector": {"matchLabels": labels}, **budget},
+    }
+    env.kube.create(from_dict(service))
+    env.kube.create(from_dict(limits))
+    env.deploy(name, 1)
+    env.kube.patch(Deployment, name, ASKED, namespace=env.namespace)
+    (pod,) = pods(env, name)
+    joined = env.since(0).of("node-joined", node=pod.spec.nodeName)
+    return joined[-1]["instance"], pod.spec.nodeName
+
+
+def remove(env: Conformance, name: str) -> None:
+    """Delete what `deploy` created."""
+    for kind in (PodDisruptionBudget, Service):
+        env.kube.delete(kind, name, namespace=env.namespace)
+    env.delete(name)
+
+
+def pods(env: Conformance, name: str) -> list[Any]:
+    """Return the pods of a Deployment that do not terminate."""
+    found = env.kube.list(Pod, namespace=env.namespace, labels={"app": name})
+    return [pod for pod in found if pod.metadata and not pod.metadata.deletionTimestamp]
+
+
+def size(env: Conformance, name: str) -> int:
+    found: Any = env.kube.get(Deployment, name, namespace=env.namespace)
+    return int(found.spec.replicas)
+
+
+@pytest.mark.parametrize("budget", [{"minAvailable": 1}, {"maxUnavailable": 0}])
+def test_a_client_sees_no_failed_request_while_the_only_pod_moves(
+    surging: Conformance, budget: dict[str, Any]
+) -> None:
+    name = f"surge-{next(iter(budget)).lower()}"
+    instance, node = deploy(surging, name, budget)
+    caller = ServiceClient(surging.kube, surging.namespace, name)
+    with addresses(surging):
+        until(caller.request)
+        caller.failures.clear()
+        since = time.time()
+        with caller.calling():
+            surging.sandbox.interrupt([instance], rebalance=True, warning=False)
+            (outcome,) = surging.wait([instance], since).outcomes(instance)
+    assert outcome["result"] == "drained"
+    assert caller.failures == []
+    assert len(set(caller.answers)) > 1
+    until(lambda: len(pods(surging, name)) == 1)
+    (pod,) = pods(surging, name)
+    assert (size(surging, name), pod.spec.nodeName != node) == (1, True)
+    remove(surging, name)
+
+
+SCALES = {"resources": ["deployments/scale"], "operations": ["UPDATE"], "apiGroups": ["apps"]}
+PODS = {"resources": ["pods"], "operations": ["CREATE"], "apiGroups": [""]}
+
+
+@contextmanager
+def policy(env: Conformance, rule: dict[str, Any], expression: str) -> Iterator[None]:
+    """Deny requests in the namespace of the tests, as an admission policy or a quota does."""
+    kind, name = "ValidatingAdmissionPolicy", "conformance-no-surge"
+    api = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
+    here = {"matchLabels": {"kubernetes.io/metadata.name": env.namespace}}
+    denies = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [{**rule, "apiVersions": ["v1"]}]},
+        "validations": [{"expression": expression, "message": "one pod is enough here"}],
+    }
+    binding = {
+        "policyName": name,
+        "validationActions": ["Deny"],
+        "matchResources": {"namespaceSelector": here},
+    }
+    env.kube.create(from_dict({**api, "kind": kind, "spec": denies}))
+    env.kube.create(from_dict({**api, "kind": f"{kind}Binding", "spec": binding}))
+    try:
+        yield
+    finally:
+        env.kube.delete(ValidatingAdmissionPolicyBinding, name)
+        env.kube.delete(ValidatingAdmissionPolicy, name)
+
+
+def test_a_policy_that_denies_the_scale_is_a_reason_and_the_drain_goes_on(
+    surging: Conformance,
+) -> None:
+    name = "surge-denied"
+    instance, _ = deploy(surging, name, {"minAvailable": 1})
+    since = time.time()
+    with addresses(surging), policy(surging, SCALES, "object.spec.replicas < 2"):
+        until(lambda: denied(surging, name))
+        surging.sandbox.interrupt([instance], rebalance=True, warning=False)
+        until(lambda: "one pod is enough here" in reasons(surging.sandbox, instance))
+        assert size(surging, name) == 1
+        surging.sandbox.interrupt([instance], late=75)
+        (outcome,) = surging.wait([instance], since).outcomes(instance)
+    assert (outcome["kind"], outcome["result"]) == ("spot-interruption", "drained")
+    remove(surging, name)
+
+
+@pytest.mark.skipif(GIVEN not in os.environ, reason="controllers of the sandbox pass no admission")
+def test_a_pod_that_may_not_be_created_is_given_up_at_once(surging: Conformance) -> None:
+    name = "surge-refused"
+    instance, _ = deploy(surging, name, {"minAvailable": 1})
+    since = time.time()
+    forbidden = f"object.metadata.?labels.app.orValue('') != '{name}'"
+    with addresses(surging), policy(surging, PODS, forbidden):
+        until(lambda: cannot_create(surging, name))
+        surging.sandbox.interrupt([instance], rebalance=True, warning=False)
+        until(lambda: "cannot create the pod" in reasons(surging.sandbox, instance))
+        assert size(surging, name) == 1
+    surging.sandbox.interrupt([instance], late=75)
+    (outcome,) = surging.wait([instance], since).outcomes(instance)
+    assert (outcome["kind"], outcome["result"]) == ("spot-interruption", "drained")
+    remove(surging, name)
+
+
+def cannot_create(env: Conformance, name: str) -> bool:
+    """Whether the policy denies pods."""
+    labels = {"app": name}
+    spec = {"containers": [{"name": "c", "image": "pause"}]}
+    metadata = {"name": "refused", "namespace": env.namespace, "labels": labels}
+    pod = from_dict({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    try:
+        env.kube.create(pod, dry_run=True)
+    except ApiError:
+        return True
+    return False
+
+
+def denied(env: Conformance, name: str) -> bool:
+    """Whether the policy is in force."""
+    scale = {"spec": {"replicas": 2}}
+    try:
+        env.kube.patch(Deployment.Scale, name, scale, namespace=env.namespace, dry_run=True)
+    except ApiError:
+        return True
+    return False

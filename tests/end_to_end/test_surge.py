@@ -1,0 +1,173 @@
+"""A workload of one replica on a node that retires: a client of its Service sees no failure."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from leeway_sandbox.sandbox import Sandbox
+from leeway_sandbox.scenario import Group, Scenario
+from lightkube import ApiError, Client, KubeConfig
+from lightkube.codecs import from_dict
+from lightkube.resources.apps_v1 import Deployment, StatefulSet
+from lightkube.resources.core_v1 import Node, Pod
+
+from tests.end_to_end.conftest import deployment
+from tests.end_to_end.environment import Environment, until
+from tests.end_to_end.rights import check_calls_are_granted, granted, used
+from tests.end_to_end.surging import ServiceClient, reasons, right_in
+from tests.end_to_end.test_voluntary import say
+
+
+class Surging(Environment):
+    """A small cluster in which workloads may surge."""
+
+    def __init__(self, sandbox: Sandbox, kube: Client) -> None:
+        super().__init__(sandbox)
+        self.kube = kube
+
+    def deploy(self, name: str, kind: str, budget: dict[str, Any]) -> None:
+        """Create a workload of one Ready replica, its budget and its Service."""
+        labels = {"app": name}
+        workload = {**deployment(name, 1, 5), "kind": kind}
+        if kind == "StatefulSet":
+            workload["spec"] = {**workload["spec"], "serviceName": name}
+        service = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"selector": labels, "ports": [{"port": 80}]},
+        }
+        limits = {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"selector": {"matchLabels": labels}, **budget},
+        }
+        for one in (service, limits, workload):
+            self.kube.create(from_dict(one))
+        until(lambda: [pod for pod in self.pods(name) if pod.status.phase == "Running"])
+
+    def pods(self, name: str) -> list[Any]:
+        """Return the pods of a workload that do not terminate."""
+        found = self.kube.list(Pod, namespace="default", labels={"app": name})
+        return [pod for pod in found if pod.metadata and not pod.metadata.deletionTimestamp]
+
+    def node_of(self, name: str) -> tuple[str, str]:
+        """Return the instance and the node of the only pod of a workload."""
+        (pod,) = self.pods(name)
+        node: Any = self.kube.get(Node, pod.spec.nodeName)
+        return node.spec.providerID.rsplit("/", 1)[-1], node.metadata.name
+
+    def size(self, name: str, kind: str) -> int:
+        """Return spec.replicas."""
+        resource: Any = Deployment if kind == "Deployment" else StatefulSet
+        return int(self.kube.get(resource, name, namespace="default").spec.replicas)
+
+    def reconcile(self) -> None:
+        """Run reconcile."""
+        (name,) = [s["name"] for s in self.sandbox.schedules() if "reconcile" in s["name"].lower()]
+        self.sandbox.fire(str(name))
+
+
+@pytest.fixture(scope="module")
+def surging(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surging]:
+    """The cluster, whose manifest asks for surges."""
+    world = Scenario(cluster="surging", groups=(Group("plain", 6),))
+    options = {"lambda": ["--retry-delay", "1"]}
+    state = tmp_path_factory.mktemp("surging")
+    with (
+        Sandbox.start(world, state_dir=state, options=options) as sandbox,
+        Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube,
+    ):
+        say(sandbox, surge=True, churn={"percent": 100})
+        yield Surging(sandbox, kube)
+        check_calls_are_granted(sandbox)
+
+
+@pytest.fixture
+def with_right(surging: Surging) -> None:
+    """Bind the role in the namespace, once."""
+    try:
+        surging.kube.create(from_dict(right_in("default")))
+    except ApiError as error:
+        if error.status.code != 409:
+            raise
+
+
+def test_without_the_right_the_pod_says_which_binding_is_missing(surging: Surging) -> None:
+    surging.deploy("poor", "Deployment", {"minAvailable": 1})
+    instance, _ = surging.node_of("poor")
+    since = time.time()
+    surging.sandbox.interrupt([instance], rebalance=True, warning=False)
+    command = "--group=leeway:capacity --namespace=default"
+    surging.until(since, lambda _: command in reasons(surging.sandbox, instance))
+    assert surging.size("poor", "Deployment") == 1
+    surging.sandbox.interrupt([instance], late=100)
+    surging.wait([instance], since)
+
+
+@pytest.mark.usefixtures("with_right")
+@pytest.mark.parametrize(
+    ("name", "kind", "budget"),
+    [
+        ("web", "Deployment", {"minAvailable": 1}),
+        ("strict", "Deployment", {"maxUnavailable": 0}),
+        ("queue", "StatefulSet", {"minAvailable": 1}),
+    ],
+)
+def test_a_client_sees_no_failed_request_while_its_only_pod_moves(
+    surging: Surging, name: str, kind: str, budget: dict[str, Any]
+) -> None:
+    surging.deploy(name, kind, budget)
+    instance, node = surging.node_of(name)
+    (old,) = surging.pods(name)
+    caller = ServiceClient(surging.kube, "default", name)
+    since = time.time()
+    with caller.calling():
+        surging.sandbox.interrupt([instance], rebalance=True, warning=False)
+        (outcome,) = surging.wait([instance], since).outcomes(instance)
+        assert outcome["result"] == "drained"
+
+        def restored() -> bool:
+            surging.reconcile()
+            time.sleep(0.5)
+            return surging.size(name, kind) == 1 and len(surging.pods(name)) == 1
+
+        until(restored)
+    assert caller.failures == []
+    assert len(caller.answers) > 50
+    assert len(set(caller.answers)) > 1
+    (new,) = surging.pods(name)
+    assert (new.metadata.uid != old.metadata.uid, new.spec.nodeName != node) == (True, True)
+    # The client does see it when the only pod goes.
+    surging.kube.delete(Pod, new.metadata.name, namespace="default")
+    until(lambda: not caller.request())
+
+
+@pytest.mark.usefixtures("with_right")
+def test_a_function_that_is_killed_at_a_step_restores_the_size(surging: Surging) -> None:
+    surging.deploy("fragile", "Deployment", {"minAvailable": 1})
+    instance, _ = surging.node_of("fragile")
+    faults = [
+        {"function": "*retire*", "execution": f"retire-{instance}-*", "kill": when, "step": step}
+        for step in (4, 5)
+        for when in ("before", "after")
+    ]
+    surging.sandbox.faults("lambda", faults)
+    caller = ServiceClient(surging.kube, "default", "fragile")
+    since = time.time()
+    with caller.calling():
+        surging.sandbox.interrupt([instance], rebalance=True, warning=False)
+        seen = surging.wait([instance], since)
+    assert [e for e in seen.of("invocation") if e["outcome"] == "killed"]
+    assert {one["result"] for one in seen.outcomes(instance)} == {"drained"}
+    assert caller.failures == []
+    assert surging.size("fragile", "Deployment") == 1
+
+
+def test_every_right_of_the_role_is_used_and_no_other(surging: Surging) -> None:
+    allowed = granted("leeway-surge") | granted("leeway-drain")
+    assert used(surging.sandbox, "RetireNodeRole") <= allowed
+    unused = granted("leeway-surge") - used(surging.sandbox, "RetireNodeRole")
+    assert unused == {"list scaledobjects.keda.sh"}, "the sandbox has no KEDA"
