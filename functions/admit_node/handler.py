@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from aws_durable_execution_sdk_python import DurableContext, durable_execution
 from leeway.execution.attempt import parse_attempt_id
-from leeway.execution.durable import DurableSteps
+from leeway.execution.durable import DurableContext, DurableSteps, durable_execution
 from leeway.wiring.admit_node import admit_node
 from leeway.wiring.clients import log_execution, probed
 

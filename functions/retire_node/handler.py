@@ -3,9 +3,8 @@
 from dataclasses import asdict
 from typing import Any
 
-from aws_durable_execution_sdk_python import DurableContext, durable_execution
 from leeway.execution.attempt import parse_attempt_id
-from leeway.execution.durable import DurableSteps
+from leeway.execution.durable import DurableContext, DurableSteps, durable_execution
 from leeway.retirement.context import Attempt
 from leeway.retirement.reasons import SUPERSEDED
 from leeway.retirement.retire_node import retire_node

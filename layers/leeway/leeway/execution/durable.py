@@ -5,13 +5,16 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable
 from typing import Any
 
-from aws_durable_execution_sdk_python import DurableContext
+from aws_durable_execution_sdk_python import DurableContext, durable_execution
 from aws_durable_execution_sdk_python.config import Duration, StepConfig
 from aws_durable_execution_sdk_python.retries import RetryDecision
 from aws_durable_execution_sdk_python.serdes import SerDes, SerDesContext
 from pydantic import TypeAdapter
 
 from leeway.typed_json import adapter_of
+
+__all__ = ["DurableContext", "DurableSteps", "durable_execution"]
+# Handlers import the SDK from here: what Leeway sets up before any import covers the SDK as well.
 
 MAX_UNCOMPRESSED = 64 * 1024
 """Bytes. A larger result is compressed: the result for a node of 400 pods exceeds the 256 KB of a
