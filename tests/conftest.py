@@ -1,6 +1,7 @@
 """What holds for all tests."""
 
 import gc
+import signal
 from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
@@ -56,6 +57,10 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
         gc.enable()
 
+
+# A shell without job control lets commands in the background ignore SIGINT, and what they start: the
+# commands that tests interrupt would run on.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Servers that tests start are on this machine, whatever proxy the way to a package index takes.
 bypass_proxies()
