@@ -1,6 +1,7 @@
 """The output of `sam build` is importable in the same way as in Lambda: only from its two
 folders."""
 
+import json
 import re
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.kubernetes.faulty_server import json_answer, pod, pods, running_faulty_server
+from tests.template.granted import granted_to, roles_of_functions
+from tests.template.reached import IAM_NAMES
 from tests.template.translation import deployed
 
 ROOT = Path(__file__).parents[2]
@@ -142,6 +145,28 @@ def test_kubernetes_clients_run_with_only_the_layer(build: Path, tmp_path: Path)
             check=False,
         )
     assert done.stdout.split() == ["web", "db"], done.stderr
+
+
+BY_THE_SERVICE = {
+    "iam:PassRole",
+    "logs:CreateLogStream",
+    "logs:PutLogEvents",
+    "sqs:DeleteMessage",
+    "sqs:ReceiveMessage",
+}
+"""Permissions for calls that AWS makes for a function."""
+
+
+def test_the_layer_has_every_operation_that_a_role_may_call(build: Path) -> None:
+    data = build / "LeewayLayer" / "python" / "botocore" / "data"
+    operations = {
+        f"{path.parts[-3]}:{operation}"
+        for path in data.rglob("service-2.json")
+        for operation in json.loads(path.read_text())["operations"]
+    }
+    granted = set().union(*map(granted_to, roles_of_functions()))
+    assert granted - {IAM_NAMES.get(one, one) for one in operations} == BY_THE_SERVICE
+    assert len(operations) < 100
 
 
 CLIENTS = """
