@@ -1,13 +1,15 @@
 """One sandbox for all end-to-end tests, with enough nodes for each test."""
 
-from collections.abc import Iterator
+import json
+import time
+from collections.abc import Generator, Iterator
 
 import pytest
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Group, Manifest, Scenario
 
 from tests.cli.conftest import drop_clients
-from tests.end_to_end.environment import Environment
+from tests.end_to_end.environment import PATIENCE, Entry, Environment
 from tests.end_to_end.rights import check_calls_are_granted
 
 HOOKED, PLAIN = 41, 41
@@ -89,3 +91,40 @@ def own_clients() -> Iterator[None]:
     drop_clients()
     yield
     drop_clients()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Report what the functions did before a test failed; a busy machine may not fail it again."""
+    report = yield
+    if report.when == "call" and report.failed:
+        report.sections += [
+            ("Functions before the failure", "\n".join(map(_told, _before_now(sandbox))))
+            for name in getattr(item, "fixturenames", ())
+            for value in [getattr(item, "funcargs", {}).get(name)]
+            if isinstance(sandbox := getattr(value, "sandbox", value), Sandbox)
+        ][:1]
+    return report
+
+
+def _before_now(sandbox: Sandbox) -> list[Entry]:
+    since = time.time() - PATIENCE - 30
+    found = [one for one in sandbox.journal() if one["at"] >= since and _tells_much(one)]
+    return found[-400:]
+
+
+def _tells_much(entry: Entry) -> bool:
+    line = entry.get("line")
+    match entry["kind"]:
+        case "logs":
+            return "code" in line if isinstance(line, dict) else "Error" in str(line)
+        case "invocation":
+            return bool(entry["outcome"] != "ok")
+        case kind:
+            return not kind.startswith(("pod-", "node-", "queue-", "schedule-", "eviction"))
+
+
+def _told(entry: Entry) -> str:
+    return json.dumps(entry, default=str)[:600]

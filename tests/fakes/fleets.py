@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from threading import Lock
 
 from leeway.instances.owners import INTENT_TAG
 from leeway.launch.fleets import FleetAnswer, FleetError, FleetInstance, FleetRequest, Override
@@ -49,8 +50,13 @@ class FleetsInMemory:
     intents: dict[str, str] = field(default_factory=dict)
     requests: list[FleetRequest] = field(default_factory=list)
     _answers: dict[str, tuple[FleetRequest, FleetAnswer]] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
 
     def create(self, request: FleetRequest, token: str) -> FleetAnswer:
+        with self._lock:  # launches of several pools run concurrently
+            return self._create(request, token)
+
+    def _create(self, request: FleetRequest, token: str) -> FleetAnswer:
         self.requests.append(request)
         if self.refused:
             return _refusal(self.refused, request)

@@ -44,14 +44,17 @@ class TableInMemory(Table):
 
     def _query(self, pk: str, prefix: str, consistent: bool) -> Iterator[Item]:
         self.before("list", (pk, prefix))
-        items = [self.items[key] for key in sorted(self.items)]
+        with self._lock:
+            items = [self.items[key] for key in sorted(self.items)]
         return (one for one in items if one.key[0] == pk and one.key[1].startswith(prefix))
 
     def _query_index(self, index: Index, value: str, prefix: str) -> Iterator[Item]:
         self.before("find", (value, prefix))
+        with self._lock:
+            items = list(self.items.values())
         found = [
             one
-            for one in self.items.values()
+            for one in items
             if one.indexed.get(index.attribute) == value and one.key[1].startswith(prefix)
         ]
         return iter(sorted(found, key=lambda one: one.key[1]))
@@ -69,10 +72,11 @@ class TableInMemory(Table):
     def _change(self, put: Sequence[Item], delete: Sequence[Key]) -> None:
         for key in [*(one.key for one in put), *delete]:
             self.before("change", key)
-        for item in put:
-            self._store(item)
-        for key in delete:
-            self._write(key, None, None)
+        with self._lock:
+            for item in put:
+                self._store(item)
+            for key in delete:
+                self._write(key, None, None)
 
     def _store(self, item: Item) -> None:
         body = item.body.encode() if isinstance(item.body, str) else item.body or b""
