@@ -58,7 +58,7 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-# A shell without job control lets commands in the background ignore SIGINT, and what they start: the
+# A shell without job control lets background commands ignore SIGINT, and whatever they start:
 # commands that tests interrupt would run on.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -28,6 +28,7 @@ from tests.fakes.provision_queue import ProvisionQueueInMemory
 from tests.fakes.reports import EventBusInMemory, ReportLog
 from tests.fakes.steps import FakeSteps
 from tests.fakes.table import Stored, TableInMemory
+from tests.fakes.targets import FakeTargets
 from tests.retirement.retirements import FACTS, HOOK, NOTICED, take
 
 POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
@@ -76,6 +77,7 @@ class RetirementFakes:
     queue: ProvisionQueueInMemory
     events: EventBusInMemory
     reports: ReportLog
+    targets: FakeTargets
     workloads: Workloads | None = None
 
     @property
@@ -110,6 +112,7 @@ class RetirementFakes:
             provision_nodes=self.queue,
             events=self.events,
             telemetry=self.reports,
+            targets=self.targets,
         )
 
     @property
@@ -158,6 +161,7 @@ def fakes_for(record: Retirement) -> RetirementFakes:
         queue=ProvisionQueueInMemory(),
         events=EventBusInMemory(),
         reports=reports,
+        targets=FakeTargets(clock),
     )
 
 

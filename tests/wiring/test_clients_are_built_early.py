@@ -40,7 +40,7 @@ for one in asked_for(getattr(module, use_case)(), set()):
 @pytest.mark.parametrize(
     ("module", "use_case", "seldom"),
     [
-        ("retire_node", "ports", ""),
+        ("retire_node", "ports", "elbv2"),
         ("receive_notice", "_receive_notice", "scheduler"),
         ("provision_nodes", "provision_nodes", ""),
     ],

@@ -24,6 +24,8 @@ SERVICES = {
     "eventbridge": "events",
     "servicequotas": "service-quotas",
 }
+MODELS = {"elasticloadbalancing": "elbv2"}
+"""botocore's names of services that IAM names as their signatures do."""
 _scope = re.compile(r"Credential=([^/,\s]+)/\d{8}/([^/]+)/([^/]+)/aws4_request")
 
 
@@ -76,9 +78,10 @@ class Refusal(ServiceException):
 
 def refusal(call: Call, environ: Environ, code: str, message: str, status: int) -> Answer:
     """Return an error answer in the protocol of the call, serialized by moto."""
-    service = get_service_model(call.service)
+    name = MODELS.get(call.service, call.service)
+    service = get_service_model(name)
     protocol = determine_request_protocol(service, environ.get("CONTENT_TYPE"))
-    serializer = get_serializer_class(call.service, protocol)(service.operation_model(call.action))
+    serializer = get_serializer_class(name, protocol)(service.operation_model(call.action))
     answer = serializer.serialize(Refusal(code, message))
     body = answer["body"]
     if isinstance(body, dict):

@@ -25,6 +25,7 @@ from leeway_sandbox.aws.prices import PricingResponse, SpotPrices
 from leeway_sandbox.aws.reservations import ReservationCalls
 from leeway_sandbox.aws.spot import SpotRequests
 from leeway_sandbox.aws.stacks import DeployedStacks
+from leeway_sandbox.aws.target_groups import TargetGroups
 
 
 class Ec2(InstanceStatuses, ReservationCalls, SpotPrices, SpotRequests, TypesOfRegion, EC2Response):
@@ -38,6 +39,7 @@ CLASSES = {
     "dynamodb": DynamoDbResponse,
     "ec2": Ec2,
     "eks": Eks,
+    "elasticloadbalancing": TargetGroups,
     "events": EventsHandler,
     "pricing": PricingResponse,
 }

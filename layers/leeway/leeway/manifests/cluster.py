@@ -331,6 +331,9 @@ class ClusterSpec(Strict):
     """Before a voluntary retirement evicts a pod that a PodDisruptionBudget keeps, scale its
     Deployment or StatefulSet up by one, wait until the new pod serves, and scale back afterwards.
     The annotation `leeway.sh/surge` of a workload overrides this."""
+    wait_for_targets: bool = False
+    """After the drain of a node that has time to spare, end its instance only when Network and
+    Application Load Balancers have drained its targets, and at the deadline at the latest."""
     notices: Notices = Notices()
     """The policy for each kind of notice."""
     provisioning: Provisioning = Provisioning()
@@ -397,6 +400,7 @@ def cluster_policy(cluster: Cluster) -> ClusterPolicy:
         cost_labels=tuple(dict.fromkeys(spec.costs.labels)),
         group_drift=_group_drift(spec.groups),
         surges=spec.surge,
+        waits_for_targets=spec.wait_for_targets,
     )
 
 

@@ -239,6 +239,7 @@ class ClusterPolicy:
     - `cost_labels`: the labels of pods by which costs are split.
     - `group_drift`: how nodes of groups follow the launch templates of their groups.
     - `surges`: a workload gets one more pod before a drain evicts one that its budget keeps.
+    - `waits_for_targets`: an instance ends only after load balancers have drained its targets.
     """
 
     notices: Mapping[NoticeKind, Policy] = field(default_factory=lambda: DEFAULTS)
@@ -254,6 +255,7 @@ class ClusterPolicy:
     cost_labels: tuple[str, ...] = COST_LABELS
     group_drift: GroupDrift = GroupDrift()
     surges: bool = False
+    waits_for_targets: bool = False
 
     def retires_nodes_of(self, owner: Owner) -> bool:
         """Return whether Leeway retires the nodes of this owner; never for Fargate."""

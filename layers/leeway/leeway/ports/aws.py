@@ -326,3 +326,23 @@ class HookSettings:
 
     timeout: int
     has_target: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An instance as a target of a load balancer: the ARN of its target group, its port, and its
+    `state` as Elastic Load Balancing names it: `healthy`, `draining`, `unused`."""
+
+    group: str
+    port: int
+    state: str
+
+
+class Targets(Protocol):
+    """The instance targets of Application and Network Load Balancers."""
+
+    def of_instance(self, instance: str, among: Collection[str] | None = None) -> Sequence[Target]:
+        """List the targets of an instance, also those that drain, in the target groups `among`
+        these ARNs or, if that is None, in all groups of load balancers. A target that is not
+        registered any more is left out."""
+        ...

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from leeway.execution.attempt import AttemptId, Steps
     from leeway.execution.shared_cache import SharedCache
     from leeway.policy.rules import ClusterPolicies
-    from leeway.ports.aws import GroupInstances, Groups, LeewayEvents
+    from leeway.ports.aws import GroupInstances, Groups, LeewayEvents, Targets
     from leeway.ports.kubernetes import Cluster
     from leeway.ports.kubernetes_objects import Node
     from leeway.ports.workloads import Workloads
@@ -57,6 +57,7 @@ class Ports:
     events: LeewayEvents
     provision_nodes: ProvisionNodes | None
     telemetry: RetirementTelemetry
+    targets: Targets
     names: dict[str, str] = field(default_factory=dict)
     successors: dict[str, Successor] = field(default_factory=dict)
 

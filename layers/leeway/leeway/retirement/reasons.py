@@ -186,6 +186,19 @@ LOAD_BALANCERS_EXCLUDE_NODE = ReasonCode(
 LOAD_BALANCERS_KEEP_NODE = ReasonCode(
     "LoadBalancersKeepNode", "Load balancers keep the node: {why}.", "nodesnotcordonedalarm"
 )
+TARGETS_DRAIN = ReasonCode(
+    "TargetsDrain", "Load balancers drain {targets:target} of the instance, in {groups}."
+)
+TARGETS_LEFT = ReasonCode(
+    "TargetsLeft",
+    "The instance ends while load balancers have {targets:target} of it, in {groups}: {why}.",
+    "targets-are-left",
+)
+TARGETS_NOT_READ = ReasonCode(
+    "TargetsNotRead",
+    "Leeway does not wait for load balancers, because it cannot read their targets: {error}.",
+    "targets-are-left",
+)
 NODE_DRAINED = ReasonCode(
     "NodeDrained", "Node {node} is drained after notice {kind}; pods evicted: {evicted}."
 )

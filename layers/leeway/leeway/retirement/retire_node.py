@@ -37,12 +37,14 @@ from leeway.retirement.replace import (
     wait_for_answer,
     wait_for_successor,
 )
+from leeway.retirement.targets import TargetsResult, wait_for_targets
 
 STEP_RESULTS = (
     AttemptId,
     CordonResult,
     ReplacementResult,
     DrainCheckpoint,
+    TargetsResult,
     FinishResult,
     Outcome,
     HookAnswers,
@@ -107,6 +109,7 @@ def retire_node(attempt: Attempt) -> Outcome | None:
     if stays and cordoned.node and not progress.drained:
         why = f"Node {cordoned.node} is not drained in the time that its pool allows."
         return _call_off(attempt, first, progress, _why_kept(why, drained))
+    progress = wait_for_targets(attempt, drained, progress)
     wait_for_answer(attempt, drained.record, replacement)
     return _end(attempt, first, partial(finish, attempt, drained.record, progress))
 

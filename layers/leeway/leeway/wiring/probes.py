@@ -322,6 +322,26 @@ def _groups(statement: str, *operations: str) -> list[Probe]:
     ]
 
 
+def _targets(statement: str) -> list[Probe]:
+    """Return calls that describe the target groups of load balancers; it is no error if there is
+    none."""
+
+    def health(_: _Cluster) -> object:
+        balancers = _client("elbv2")
+        for group in balancers.describe_target_groups(PageSize=1)["TargetGroups"]:
+            return balancers.describe_target_health(TargetGroupArn=group["TargetGroupArn"])
+        raise _NothingToAskAbout
+
+    return [
+        Probe(
+            "elasticloadbalancing:DescribeTargetGroups",
+            statement,
+            lambda _: _client("elbv2").describe_target_groups(PageSize=1),
+        ),
+        Probe("elasticloadbalancing:DescribeTargetHealth", statement, health),
+    ]
+
+
 def _hook(operation: str, statement: str) -> Probe:
     """Return an answer to a lifecycle hook that does not exist, for an instance that does not
     exist, of a group of the cluster."""
@@ -613,6 +633,7 @@ PROBES: Mapping[str, Sequence[Probe]] = {
             "DescribeLifecycleHooks",
         ),
         *_describe("Look", "DescribeInstances", "DescribeLaunchTemplateVersions"),
+        *_targets("Look"),
         _find_api_server(),
         _terminate("EndInstancesThatJoinedTheClusters", _joined, "an instance that joined"),
         _terminate("EndInstancesOnlyTaggedForTheClusters", _only_tagged, "a tagged instance"),

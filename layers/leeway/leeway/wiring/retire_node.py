@@ -5,6 +5,7 @@ from functools import cache, partial
 
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.provision_queue import SqsProvisionNodes
+from leeway.aws.target_groups import LoadBalancerTargets
 from leeway.capacity_requests import ProvisionNodes
 from leeway.catalog.unavailable import UnavailableOfferings
 from leeway.execution.shared_cache import SharedCache
@@ -67,6 +68,7 @@ def ports() -> Ports:
         provision_nodes=_provision_nodes(),
         fast_table=table(tries=FAIL_FAST_TRIES),
         telemetry=RetirementTelemetry(logger(), metrics()),
+        targets=LoadBalancerTargets(partial(client, "elbv2")),
         offerings=UnavailableOfferings(table()),
         region=str(session().region_name),
     )

@@ -1,0 +1,53 @@
+"""Target groups of Application and Network Load Balancers, by boto3."""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from leeway.aws.errors import aws_errors, code_of
+from leeway.ports.aws import Target
+
+GROUPS_PER_PAGE = 400
+"""Source: Elastic Load Balancing API reference (2015-12-01), DescribeTargetGroups, PageSize."""
+
+
+class LoadBalancerTargets:
+    """The Targets Protocol; `client` returns boto3's client `elbv2`."""
+
+    def __init__(self, client: Callable[[], Any]) -> None:
+        self._client = client
+
+    def of_instance(self, instance: str, among: Collection[str] | None = None) -> Sequence[Target]:
+        """List the targets of an instance: one DescribeTargetHealth for each group `among` these
+        or, if that is None, for each group with instance targets and a load balancer."""
+        with aws_errors():
+            groups = self._groups() if among is None else among
+            return [target for group in groups for target in self._targets(group, instance)]
+
+    def _groups(self) -> list[str]:
+        pages = (
+            self._client()
+            .get_paginator("describe_target_groups")
+            .paginate(PaginationConfig={"PageSize": GROUPS_PER_PAGE})
+        )
+        return [
+            group["TargetGroupArn"]
+            for page in pages
+            for group in page["TargetGroups"]
+            if group.get("TargetType") == "instance" and group.get("LoadBalancerArns")
+        ]
+
+    def _targets(self, group: str, instance: str) -> list[Target]:
+        # Without a filter the answer has the targets of all ports, also those that drain.
+        try:
+            answer = self._client().describe_target_health(TargetGroupArn=group)
+        except ClientError as error:
+            if code_of(error) == "TargetGroupNotFound":
+                return []  # the group was deleted since
+            raise
+        return [
+            Target(group, one["Target"].get("Port", 0), one["TargetHealth"]["State"])
+            for one in answer["TargetHealthDescriptions"]
+            if one["Target"]["Id"] == instance
+        ]

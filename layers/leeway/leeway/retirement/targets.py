@@ -1,0 +1,130 @@
+"""The durable step of a retirement that waits until load balancers have drained the instance.
+
+The node's label `node.kubernetes.io/exclude-from-external-load-balancers`, which the drain sets,
+makes the AWS Load Balancer Controller and the cloud provider deregister it. Leeway deregisters
+nothing: a controller would register the node again. It waits for what they have begun.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+
+from leeway.ports.aws import CloudRefused, CloudUnavailable, Target
+from leeway.reasons import Reason
+from leeway.retirement.context import Attempt
+from leeway.retirement.drain import DrainPassResult
+from leeway.retirement.finish import RetirementProgress
+from leeway.retirement.hooks import HeldHook, earliest_deadline, with_new_hooks
+from leeway.retirement.reasons import TARGETS_DRAIN, TARGETS_LEFT, TARGETS_NOT_READ
+
+LOOK_EVERY = timedelta(seconds=15)
+"""The pause between two looks at the targets."""
+
+DEREGISTERED_WITHIN = timedelta(minutes=2)
+"""How long Leeway waits for a controller to deregister a target that is still registered."""
+
+LONGEST_DELAY = timedelta(hours=1)
+"""The longest deregistration delay. Source: Elastic Load Balancing API reference,
+TargetGroupAttribute, `deregistration_delay.timeout_seconds`."""
+
+OVER = "unused"
+"""The state of a target to which a load balancer sends nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetsDecision:
+    """Whether the instance may end now, as far as load balancers are concerned, and why. There is
+    no reason if they have no target of it."""
+
+    wait: bool
+    reason: Reason | None = None
+
+
+def decide_targets(
+    targets: Sequence[Target], since: datetime, now: datetime, deadline: datetime | None
+) -> TargetsDecision:
+    """Decide whether to wait for the targets of an instance. `since` is when the wait began."""
+    left = [target for target in targets if target.state != OVER]
+    if not left:
+        return TargetsDecision(False)
+    facts = {"targets": len(left), "groups": ", ".join(sorted({_name(one) for one in left}))}
+    if deadline is not None and now + LOOK_EVERY >= deadline:
+        return TargetsDecision(False, TARGETS_LEFT(why="the deadline is here", **facts))
+    if now - since >= LONGEST_DELAY + DEREGISTERED_WITHIN:
+        why = "they drain for longer than the longest deregistration delay"
+        return TargetsDecision(False, TARGETS_LEFT(why=why, **facts))
+    draining = [target for target in left if target.state == "draining"]
+    if not draining and now - since >= DEREGISTERED_WITHIN:
+        return TargetsDecision(False, TARGETS_LEFT(why="nothing deregisters them", **facts))
+    return TargetsDecision(True, TARGETS_DRAIN(**facts))
+
+
+def _name(target: Target) -> str:
+    """Return the name of a target group: `.../targetgroup/NAME/ID`."""
+    return target.group.split("/")[-2] if "/" in target.group else target.group
+
+
+@dataclass(frozen=True, slots=True)
+class TargetsResult:
+    """What one look showed. `since` is the time of the first look, `groups` the target groups that
+    the first look found. It does not go on if a newer attempt has superseded this one."""
+
+    since: datetime
+    groups: tuple[str, ...]
+    wait: bool
+    reason: Reason | None = None
+    held: tuple[HeldHook, ...] = ()
+
+
+def wait_for_targets(
+    attempt: Attempt, drained: DrainPassResult, progress: RetirementProgress
+) -> RetirementProgress:
+    """Wait until load balancers have drained the instance of a drained node that has time to spare.
+    Return the progress with why the instance ends before that, if it does."""
+    if not drained.waits_for_targets:
+        return progress
+    result, number = None, 0
+    while result is None or result.wait:
+        if result is not None:
+            number += 1
+            attempt.steps.wait(f"wait-for-targets-{number}", int(LOOK_EVERY.total_seconds()))
+        held = result.held if result else drained.held
+        look = partial(_look, attempt, held, result)
+        result = attempt.steps.run(f"targets-{number}", TargetsResult, look)
+    if result.reason is None:
+        return progress
+    before = progress.drain.load_balancers
+    told = before.and_then(result.reason) if before else result.reason
+    return replace(progress, drain=replace(progress.drain, load_balancers=told))
+
+
+def _look(
+    attempt: Attempt, held: tuple[HeldHook, ...], before: TargetsResult | None
+) -> TargetsResult:
+    """Look at the targets once. Heartbeats keep the lifecycle hooks waiting meanwhile."""
+    now = attempt.now()
+    since, groups = (before.since, before.groups) if before else (now, ())
+    record = attempt.read()
+    if record is None:
+        return TargetsResult(since, groups, wait=False, held=held)
+    held = with_new_hooks(held, record.hooks, record.hooks_wait_since, now)
+    held = attempt.hooks.send_heartbeats(attempt.id.instance, held)
+    deadline = earliest_deadline(record.deadline, held)
+    try:
+        targets = attempt.ports.targets.of_instance(record.instance, groups or None)
+    except CloudRefused as error:
+        denied = TARGETS_NOT_READ(error=error)
+        return TargetsResult(since, groups, wait=False, reason=denied, held=held)
+    except CloudUnavailable as error:
+        over = now - since >= DEREGISTERED_WITHIN or _is_near(deadline, now)
+        reason = TARGETS_NOT_READ(error=error) if over else None
+        return TargetsResult(since, groups, wait=not over, reason=reason, held=held)
+    decision = decide_targets(targets, since, now, deadline)
+    # A look that found no target is the last: a later one asks the same groups only.
+    groups = groups or tuple(sorted({one.group for one in targets}))
+    return TargetsResult(since, groups, decision.wait, decision.reason, held)
+
+
+def _is_near(deadline: datetime | None, now: datetime) -> bool:
+    return deadline is not None and now + LOOK_EVERY >= deadline

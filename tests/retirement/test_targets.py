@@ -1,0 +1,141 @@
+"""An instance ends after load balancers have drained it, if there is time."""
+
+from datetime import timedelta
+
+import pytest
+from leeway.notices import NoticeKind
+from leeway.policy.rules import ClusterPolicy
+from leeway.ports.aws import CloudRefused, CloudUnavailable, Target
+from leeway.retirement.targets import (
+    DEREGISTERED_WITHIN,
+    LONGEST_DELAY,
+    LOOK_EVERY,
+    decide_targets,
+)
+
+from tests.fakes.retirement import POD, RetirementFakes, retire, retirement_fakes
+from tests.retirement.retirements import FACTS, NOTICED
+
+ARN = "arn:test:elasticloadbalancing:us-east-1:1:targetgroup/web/0123"
+HEALTHY, DRAINING, UNUSED = (
+    Target(ARN, 30080, state) for state in ("healthy", "draining", "unused")
+)
+LATER = NOTICED + timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("targets", "waited", "left", "waits", "code", "why"),
+    [
+        ([], 0, None, False, None, ""),
+        ([UNUSED], 0, None, False, None, ""),
+        ([DRAINING], 0, None, True, "TargetsDrain", "1 target of the instance, in web"),
+        ([HEALTHY], 0, None, True, "TargetsDrain", "web"),
+        ([HEALTHY], 120, None, False, "TargetsLeft", "nothing deregisters them"),
+        ([HEALTHY, DRAINING], 120, None, True, "TargetsDrain", "2 targets"),
+        ([DRAINING], 120, 16, True, "TargetsDrain", ""),
+        ([DRAINING], 120, 15, False, "TargetsLeft", "the deadline is here"),
+        ([DRAINING], 3720, None, False, "TargetsLeft", "longest deregistration delay"),
+    ],
+)
+def test_the_decision_waits_for_targets_that_drain(
+    targets: list[Target], waited: int, left: int | None, waits: bool, code: str | None, why: str
+) -> None:
+    deadline = None if left is None else NOTICED + timedelta(seconds=left)
+    since = NOTICED - timedelta(seconds=waited)
+    decision = decide_targets(targets, since, NOTICED, deadline)
+    assert decision.wait == waits
+    assert (decision.reason.code if decision.reason else None) == code
+    assert why in str(decision.reason or "")
+
+
+def balanced(kind: NoticeKind = NoticeKind.TERMINATE_HOOK, asks: bool = True) -> RetirementFakes:
+    """Return a retirement of an instance that a target group has."""
+    fakes = retirement_fakes(kind, pods=[POD], blocks=False)
+    fakes.policies.policy = ClusterPolicy(waits_for_targets=asks)
+    fakes.targets.registered = {ARN: {FACTS.instance: 30080}}
+    return fakes
+
+
+def test_an_instance_ends_only_after_its_targets_have_drained() -> None:
+    fakes = balanced()
+    fakes.targets.deregister(ARN, FACTS.instance)
+    drained_at = fakes.clock.time + fakes.targets.delay
+    outcome = retire(fakes)
+    assert "TargetsLeft" not in str(outcome.load_balancers)
+    ended = outcome.ended_at
+    assert timedelta(0) <= ended - drained_at <= LOOK_EVERY + timedelta(seconds=1)
+    assert fakes.targets.reads[0] is None
+    assert set(map(str, fakes.targets.reads[1:])) == {str((ARN,))}
+
+
+def test_heartbeats_keep_the_hook_waiting_meanwhile() -> None:
+    fakes = balanced()
+    fakes.targets.delay = timedelta(minutes=20)
+    fakes.targets.deregister(ARN, FACTS.instance)
+    retire(fakes)
+    assert len(fakes.groups.heartbeats) > 2
+
+
+def test_an_instance_that_nothing_deregisters_ends_after_two_minutes() -> None:
+    fakes = balanced()
+    outcome = retire(fakes)
+    assert "nothing deregisters them" in str(outcome.load_balancers)
+    ended = outcome.ended_at
+    assert ended - NOTICED < DEREGISTERED_WITHIN + timedelta(minutes=1)
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_an_interruption_and_a_cluster_that_does_not_ask_wait_for_no_target(asks: bool) -> None:
+    kind = NoticeKind.SPOT_INTERRUPTION if asks else NoticeKind.TERMINATE_HOOK
+    fakes = balanced(kind, asks)
+    retire(fakes)
+    assert fakes.targets.reads == []
+    assert [name for name in fakes.steps.names if "targets" in name] == []
+
+
+def test_a_missing_right_does_not_keep_the_instance() -> None:
+    fakes = balanced()
+    fakes.targets.error = CloudRefused("DescribeTargetGroups: AccessDenied")
+    outcome = retire(fakes)
+    assert "cannot read their targets: DescribeTargetGroups: AccessDenied" in str(
+        outcome.load_balancers
+    )
+    assert [name for name in fakes.steps.names if "wait-for-targets" in name] == []
+
+
+def test_a_service_that_throttles_is_asked_again_for_two_minutes() -> None:
+    fakes = balanced()
+    fakes.targets.error = CloudUnavailable("DescribeTargetGroups: Throttling")
+    outcome = retire(fakes)
+    assert "Throttling" in str(outcome.load_balancers)
+    assert len(fakes.targets.reads) == DEREGISTERED_WITHIN // LOOK_EVERY + 1
+
+
+def test_a_newer_attempt_ends_the_wait() -> None:
+    fakes = balanced()
+    fakes.targets.delay = LONGEST_DELAY
+    fakes.targets.deregister(ARN, FACTS.instance)
+
+    def supersede(step: str) -> None:
+        if step == "targets-2":
+            fields = {"attempt": 2, "version": fakes.record.version + 1}
+            fakes.record = fakes.record.model_copy(update=fields)
+
+    fakes.steps.before_step = supersede
+    assert fakes.run_attempt() is None
+    assert len(fakes.targets.reads) == 2
+
+
+def test_a_step_that_runs_again_waits_no_shorter_and_deregisters_nothing() -> None:
+    fakes = balanced()
+    fakes.targets.deregister(ARN, FACTS.instance)
+    drained_at = fakes.clock.time + fakes.targets.delay
+    inner = fakes.steps.run
+
+    def twice(name: str, kind: type, work: object) -> object:
+        if name.startswith("targets-"):
+            work()  # type: ignore[operator]
+        return inner(name, kind, work)  # type: ignore[arg-type]
+
+    fakes.steps.run = twice  # type: ignore[method-assign,assignment]
+    assert retire(fakes).ended_at >= drained_at
