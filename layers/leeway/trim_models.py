@@ -1,8 +1,8 @@
 """Removes the operations that nothing in the layer calls from botocore's models of services.
 
 botocore parses the whole model of a service for its first client and makes a method for each of its
-operations; EC2 has 830. An operation stays if its name in Python, as `describe_instances`, is a word
-in any source of the layer: Leeway's, the durable SDK's, or botocore's own.
+operations; EC2 has 830. An operation stays if its name in Python, as `describe_instances`, is a
+word in any source of the layer: Leeway's, the durable SDK's, or botocore's own.
 
     python trim_models.py FOLDER    FOLDER has the packages of the layer, botocore among them
 """
