@@ -38,6 +38,7 @@ COMMANDS = {
     "pause": "leeway_cli.manifests.commands:pause",
     "resume": "leeway_cli.manifests.commands:resume",
     "wake": "leeway_cli.wake:wake",
+    "roll": "leeway_cli.roll:roll",
     "schedule": "leeway_cli.headroom.schedule:schedule",
     "doctor": "leeway_cli.doctor.command:doctor",
     "acceptance": "leeway_cli.acceptance.command:acceptance",

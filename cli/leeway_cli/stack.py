@@ -2,6 +2,7 @@
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
@@ -140,6 +141,17 @@ def find_stack(name: str) -> Stack:
         )
     given = {p["ParameterKey"]: p["ParameterValue"] for p in described.get("Parameters", [])}
     return Stack(outputs["TableName"], _known_names(given.get("ClusterNames")))
+
+
+def caller() -> str:
+    """Return the ARN of the caller, for the record of what a person asked for; empty if STS does
+    not answer: a network without a way to it prevents no request."""
+    from botocore.exceptions import BotoCoreError, ClientError
+    from leeway.wiring.clients import client
+
+    with suppress(BotoCoreError, ClientError):
+        return str(client("sts", tries=1).get_caller_identity()["Arn"])
+    return ""
 
 
 def _known_names(text: str | None) -> tuple[str, ...] | None:

@@ -1,6 +1,5 @@
 """`leeway wake`: keeps a node pool awake outside of the windows of its schedule, for a time."""
 
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +8,7 @@ import typer
 from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors
 from leeway_cli.options import parse_duration
 from leeway_cli.output import Format, FormatOption, print_json, stdout_console
-from leeway_cli.stack import DEFAULT_STACK, ClusterOption, Stack, StackOption, find_stack
+from leeway_cli.stack import DEFAULT_STACK, ClusterOption, Stack, StackOption, caller, find_stack
 
 if TYPE_CHECKING:
     from leeway.pool_pauses import PoolRecord
@@ -90,7 +89,7 @@ def _write(stack: Stack, cluster: str, pool: str, time: timedelta) -> "PoolRecor
     from leeway.pool_pauses import POOL
     from leeway.wiring.clients import table
 
-    records, by = table(name=stack.table), _caller() if time else ""
+    records, by = table(name=stack.table), caller() if time else ""
     conflicts = Conflicts(f"the record of pool {pool}")
     with aws_errors(stack.where):
         while True:
@@ -105,13 +104,3 @@ def _write(stack: Stack, cluster: str, pool: str, time: timedelta) -> "PoolRecor
                     changed = put_to_sleep(stored)
                 records.put(POOL, changed)
                 return changed
-
-
-def _caller() -> str:
-    """Return the ARN of the caller. A network without a way to STS must not keep a pool asleep."""
-    from botocore.exceptions import BotoCoreError, ClientError
-    from leeway.wiring.clients import client
-
-    with suppress(BotoCoreError, ClientError):
-        return str(client("sts", tries=1).get_caller_identity()["Arn"])
-    return ""

@@ -21,7 +21,14 @@ from leeway.policy.rules import ChurnCap, ClusterPolicy, GroupDrift, OnBlocked, 
 from leeway.ports.aws import CloudUnavailable, HookResult
 from leeway.ports.kubernetes_objects import Node
 from leeway.reasons import Reason
-from leeway.reconciliation.decide_roll import GROUP_ROLL, GroupRoll
+from leeway.reconciliation.decide_roll import (
+    GROUP_ROLL,
+    Asked,
+    GroupRoll,
+    RollRefused,
+    ask_for_roll,
+    stop_roll,
+)
 from leeway.reconciliation.group_rolls import GroupRolls, RollReport
 from leeway.retirement.reasons import NODE_KEPT, SUCCESSOR_NOT_READY
 from leeway.retirement.record import RETIREMENT, Retirement
@@ -312,6 +319,109 @@ def test_a_roll_that_a_person_stopped_begins_with_no_other_node() -> None:
     assert (world.roll.replaced, world.roll.left) == (1, 2)
     world.table.put(GROUP_ROLL, world.roll.changed(stopped_at=None))
     assert len(world.run().findings) == 1, "it goes on where it was"
+
+
+def ask(world: World, **asked: Any) -> None:
+    """Ask for the roll as `leeway roll` does."""
+    wanted = ask_for_roll(world.roll, "prod", "web", Asked(**asked), world.clock.time)
+    world.table.put(GROUP_ROLL, wanted)
+
+
+def test_of_two_people_who_ask_one_is_refused_with_the_name_of_the_other() -> None:
+    world = World(policy=ClusterPolicy(churn=OFTEN))
+    ask(world, by="alice", max_unavailable="2")
+    with pytest.raises(RollRefused, match="is under way: alice asked for it at"):
+        ask(world, by="eve", force=True)
+    world.run()
+    with pytest.raises(RollRefused, match="alice"):
+        ask(world, by="eve", force=True)
+    assert world.retirement(world.started[0]).on_blocked is OnBlocked.WAIT
+
+
+def test_a_stopped_roll_is_taken_up_again_with_its_options() -> None:
+    world = World(policy=ClusterPolicy(churn=OFTEN))
+    ask(world, by="alice", max_unavailable="2", node_timeout=timedelta(minutes=40), force=True)
+    world.run()
+    first = set(world.started)
+    assert len(first) == 2
+    assert world.roll is not None
+    world.table.put(GROUP_ROLL, stop_roll(world.roll, "web", world.clock.time))
+    for number, instance in enumerate(sorted(first), 41):
+        world.replace(instance, number)
+    for _ in range(3):
+        assert world.run().findings == []
+    assert world.roll.stopped_at is not None
+    stopped = world.roll
+    assert stop_roll(stopped, "web", world.clock.time) is stopped, "it is stopped already"
+    ask(world, by="bob", node_timeout=timedelta(minutes=5))
+    (finding,) = world.run().findings
+    assert finding.instance not in first, "each node once"
+    record = world.retirement(finding.instance)
+    assert record.deadline == record.noticed_at + timedelta(minutes=5)
+    assert (world.roll.asked_by, world.roll.force, world.roll.max_unavailable) == ("bob", True, "2")
+    world.replace(finding.instance, 43)
+    world.run()
+    assert (world.roll.is_over, world.roll.replaced) == (True, 3)
+    with pytest.raises(RollRefused, match="No roll of group web is under way"):
+        stop_roll(world.roll, "web", world.clock.time)
+
+
+def test_without_force_a_roll_does_not_force_what_the_manifest_forces() -> None:
+    forced = GroupDrift(force=True)
+    for force, blocked in ((None, OnBlocked.DELETE), (False, OnBlocked.WAIT)):
+        world = World(policy=ClusterPolicy(group_drift=forced, churn=OFTEN))
+        ask(world, force=force)
+        world.run()
+        assert world.retirement(world.started[0]).on_blocked is blocked
+
+
+def test_a_halted_roll_goes_on_when_a_person_asks_again() -> None:
+    world = World(policy=ClusterPolicy(churn=OFTEN))
+    ask(world, max_unavailable="2")
+    world.run()
+    first, second = world.started
+    world.keep(first, SUCCESSOR_NOT_READY(why="Successor i-9 had no node after 5 minutes."))
+    world.run()
+    assert world.roll is not None
+    assert world.roll.halted is not None
+    ask(world, by="bob")
+    world.keep(second, SUCCESSOR_NOT_READY(why="Successor i-8 had no node after 5 minutes."))
+    world.run()
+    assert world.roll.halted is None, "it was begun before the request"
+    assert len(world.started) > 2
+
+
+def test_a_template_that_changes_during_a_roll_is_followed_to_the_last_version() -> None:
+    world = World(policy=ClusterPolicy(churn=OFTEN))
+    ask(world)
+    world.run()
+    world.replace(world.started[0], 51)
+    world.group = replace(world.group, template=Template("lt-1", "web", "3", "ami-1"))
+    number = 52
+    while world.roll is not None and not world.roll.is_over:
+        for finding in world.run().findings:
+            members = tuple(one for one in world.group.members if one.instance != finding.instance)
+            world.replace(finding.instance, number)
+            newest = member(number, replace(NEW, version="3"))
+            world.group = replace(world.group, members=(*members, newest))
+            number += 1
+        assert number < 60
+    assert world.roll is not None
+    assert {one.version for one in world.group.members} == {"3"}
+    assert world.roll.replaced == 4, "the node of version 2 was replaced again"
+
+
+def test_the_roll_of_a_group_without_nodes_ends() -> None:
+    world = World(policy=ClusterPolicy(churn=OFTEN))
+    ask(world)
+    gone = ask_for_roll(None, "prod", "gone", Asked(by="alice"), world.clock.time)
+    world.table.put(GROUP_ROLL, gone)
+    world.run()
+    ended = world.table.get(GROUP_ROLL, cluster="prod", group="gone")
+    assert ended is not None
+    assert (ended.is_over, ended.asked_at) == (True, None)
+    assert world.roll is not None
+    assert not world.roll.is_over
 
 
 def test_a_template_whose_nodes_never_join_is_tried_on_one_node_only() -> None:

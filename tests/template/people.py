@@ -24,7 +24,7 @@ KINDS: dict[str, set[str]] = {
     "CLAIM#clean": set(),
     "DETACHED#{}#i-1": set(),
     "ENDPOINT#{}": set(),
-    "GROUPS#{}": set(),
+    "GROUPS#{}": {"command-line-policy.json"},
     "HEADROOM#{}": set(),
     "INSTANCE#i-1": set(),
     "LAUNCH#{}": set(),

@@ -72,6 +72,8 @@ def _candidates(status: "ClusterStatus", now: datetime) -> Iterator[tuple[str, R
     for pool in status.pools:
         if pool.paused is not None:
             yield f"pool {pool.pool}", pool.paused, 0
+    rolls = [one.roll for one in status.rolls]
+    yield from ((f"group {one.group}", one.halted, 0) for one in rolls if one.halted)
     if run is not None:
         yield from ((f"pool {late.pool}", late.reason, 0) for late in run.late)
         yield from ((status.cluster, problem, 0) for problem in run.problems)

@@ -30,6 +30,13 @@ from leeway_cli.manifests.changes import age, reading_of
 from leeway_cli.output import as_json, picked
 from leeway_cli.stack import Stack
 from leeway_cli.status.attention import Attention, codes_of, needs_a_person
+from leeway_cli.status.rolls import (
+    RollStatus,
+    read_rolls,
+    roll_as_data,
+    roll_lines,
+    rolls_now,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +54,8 @@ class ClusterStatus:
     """The status of a cluster. `problems` are those of its manifests. `provisioning` is None before
     the first run of provision_nodes. `pools` are the node pools whose last instances never joined
     or were never ready; Leeway launches nothing from those that are paused. Those
-    that a person woke are among them, and `sleeping` are those that hibernate."""
+    that a person woke are among them, and `sleeping` are those that hibernate. `rolls` are
+    the groups whose nodes follow their launch templates now."""
 
     cluster: str
     paused: bool
@@ -60,6 +68,7 @@ class ClusterStatus:
     provisioning: ProvisioningStatus | None
     pools: tuple[PoolRecord, ...] = ()
     sleeping: tuple[SleepingPool, ...] = ()
+    rolls: tuple[RollStatus, ...] = ()
 
 
 def read_cluster_status(stack: Stack, cluster: str, recent: Iterable[str] = ()) -> ClusterStatus:
@@ -86,6 +95,7 @@ def read_cluster_status(stack: Stack, cluster: str, recent: Iterable[str] = ()) 
         asked = records.list(CAPACITY_REQUEST, cluster=cluster)
         provisioning = records.get(STATUS, cluster=cluster)
         sleeping = records.get(SLEEPING, cluster=cluster)
+        rolls = rolls_now(read_rolls(records, cluster))
     policy = _policy(stack, cluster)
     requests = {one.instance: one for one in asked}
     retirements = [
@@ -105,6 +115,7 @@ def read_cluster_status(stack: Stack, cluster: str, recent: Iterable[str] = ()) 
         ),
         provisioning=provisioning,
         sleeping=sleeping.at(SystemClock().now()) if sleeping else (),
+        rolls=rolls,
     )
 
 
@@ -193,6 +204,10 @@ def _body(
             by = f", by {printable(one.woken_by)}" if one.woken_by else ""
             until = f"{one.woken_until:%Y-%m-%d %H:%M} UTC"
             yield Text(f"  pool {printable(one.pool)}  was woken, and is awake until {until}{by}")
+    for rolling in status.rolls:
+        first, *others = roll_lines(rolling)
+        yield _line(f"group {printable(rolling.roll.group)}", "", first)
+        yield from (Text(f"      {one}") for one in others)
     for retirement in status.retirements:
         yield from _retirement_lines(retirement, told, now)
     late = {
@@ -405,6 +420,7 @@ def _cluster(status: ClusterStatus, now: datetime) -> dict[str, Any]:
             picked(one, "pool", "instances", "count", "since", "reason")
             for one in (status.provisioning.late if status.provisioning else ())
         ],
+        "rolls": [roll_as_data(one) for one in status.rolls],
         "retirements": [_retirement(one) for one in status.retirements],
         "admissions": [
             picked(one, "instance", "phase", "deadline", "reason") for one in status.admissions

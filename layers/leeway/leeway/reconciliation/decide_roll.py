@@ -33,7 +33,7 @@ GROUP_ROLL_HALTED = ReasonCode(
     "GroupRollHalted",
     "Leeway replaces no further node of group {group} in cluster {cluster}: {why} The group "
     "launches from {launches}. Give it a launch template whose nodes join: Leeway goes on when the "
-    "group launches something else.",
+    "group launches something else, or after `leeway roll {group}`.",
     "a-group-launches-nodes-that-do-not-join",
 )
 
@@ -78,7 +78,7 @@ class GroupRoll(BaseModel):
     asked_by: str = ""
     max_unavailable: str = ""
     node_timeout: timedelta | None = None
-    force: bool = False
+    force: bool | None = None
     stopped_at: AwareDatetime | None = None
     ended_at: AwareDatetime | None = None
     launches: str = ""
@@ -107,7 +107,7 @@ class GroupRoll(BaseModel):
             automatic=policy.automatic,
             max_unavailable=self.max_unavailable or policy.max_unavailable,
             node_timeout=self.node_timeout or policy.node_timeout,
-            force=self.force or policy.force,
+            force=policy.force if self.force is None else self.force,
         )
 
 
@@ -118,6 +118,63 @@ GROUP_ROLL = Record(
     versioned=True,
     kept_for=lambda one: timedelta(days=30) if one.is_over else None,
 )
+
+
+class RollRefused(Exception):
+    """A person asked for what the roll of a group does not allow now; the sentence says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a person asks for. An option that is not given is that of the roll that is taken up
+    again, or that of the Cluster manifest."""
+
+    by: str = ""
+    max_unavailable: str = ""
+    node_timeout: timedelta | None = None
+    force: bool | None = None
+
+
+def ask_for_roll(
+    stored: GroupRoll | None, cluster: str, group: str, asked: Asked, now: datetime
+) -> GroupRoll:
+    """Return the record of a group that a person asks to roll: a new roll, or one that was stopped
+    or halted, which goes on.
+
+    Raises:
+        RollRefused: a roll that a person asked for is under way.
+    """
+    if stored is None or stored.is_over:
+        version = stored.version if stored is not None else 0
+        stored = GroupRoll(cluster=cluster, group=group, version=version, begun_at=now)
+    elif stored.asked_at is not None and stored.stopped_at is None and stored.halted is None:
+        raise RollRefused(
+            f"A roll of group {group} is under way: {stored.asked_by or 'a person'} asked for it "
+            f"at {stored.asked_at:%Y-%m-%d %H:%M} UTC."
+        )
+    # What was tried before the request does not halt the roll again.
+    again: dict[str, object] = {"stopped_at": None, "halted": None, "waits": None, "kept": {}}
+    again |= {"launches_since": now} if stored.launches else {}
+    return stored.changed(
+        asked_at=now,
+        asked_by=asked.by,
+        max_unavailable=asked.max_unavailable or stored.max_unavailable,
+        node_timeout=asked.node_timeout or stored.node_timeout,
+        force=stored.force if asked.force is None else asked.force,
+        **again,
+    )
+
+
+def stop_roll(stored: GroupRoll | None, group: str, now: datetime) -> GroupRoll:
+    """Return the record of a group whose roll begins with no other node from now on. The record of
+    a roll that is stopped already is the same one.
+
+    Raises:
+        RollRefused: no roll is under way.
+    """
+    if stored is None or stored.is_over:
+        raise RollRefused(f"No roll of group {group} is under way.")
+    return stored if stored.stopped_at else stored.changed(stopped_at=now, waits=None)
 
 
 @dataclass(frozen=True, slots=True)

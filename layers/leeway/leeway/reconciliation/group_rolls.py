@@ -6,6 +6,7 @@ of a run and a person who stops it, one begins. A run that is missed or late doe
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -89,11 +90,10 @@ class GroupRolls:
         if not of_groups:
             return report
         rolls = {one.group: one for one in self.table.list(GROUP_ROLL, cluster=cluster)}
-        wanted = {
-            name
-            for name in of_groups
-            if policy.group_drift.automatic or (name in rolls and not rolls[name].is_over)
-        }
+        under_way = {name for name, one in rolls.items() if not one.is_over}
+        for name in sorted(under_way - of_groups.keys()):
+            self._end(rolls[name])
+        wanted = {name for name in of_groups if policy.group_drift.automatic or name in under_way}
         if not wanted:
             return report
         now = self.templates.now(wanted)
@@ -107,6 +107,14 @@ class GroupRolls:
                 what = f"replace drifted nodes of group {name}"
                 report.problems.append(RECONCILE_INCOMPLETE(what=what, error=clause(error)))
         return report
+
+    def _end(self, roll: GroupRoll) -> None:
+        """End the roll of a group that has no node in the cluster any more: nodes that it launches
+        later follow its template, and an old request replaces none of them."""
+        ended: dict[str, object] = {"ended_at": self.clock.now(), "left": 0, "moving": {}}
+        ended |= {"asked_at": None, "stopped_at": None, "waits": None, "halted": None, "kept": {}}
+        with suppress(RecordChanged):
+            self.table.put(GROUP_ROLL, roll.changed(**ended))
 
     def _roll(
         self,
