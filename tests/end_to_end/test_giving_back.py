@@ -176,7 +176,9 @@ def test_a_pool_hibernates_until_somebody_wakes_it(world: GivingBack) -> None:
     store(world.sandbox, asleep, replaces=1)
 
     def all_ended() -> bool:
-        """A run that began before the schedule was there may still have launched one."""
+        """A run that knows the manifests of half a minute ago may still have launched one, which
+        goes as soon as reconcile has found it."""
+        run_reconcile(world)
         made = _launched(world.since(0), "shrunk")
         return not world.nodes("shrunk") and not set(made) & set(instances(world.sandbox))
 

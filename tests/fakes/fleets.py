@@ -76,11 +76,13 @@ class FleetsInMemory:
         return answer
 
     def launched_by(self, intent: str) -> list[FleetInstance]:
-        ours = [one for name, one in self.running.items() if self.intents[name] == intent]
-        return [one for one in ours if one.instance not in self.ended]
+        with self._lock:
+            ours = [one for name, one in self.running.items() if self.intents[name] == intent]
+            return [one for one in ours if one.instance not in self.ended]
 
     def alive(self, instances: Collection[str]) -> frozenset[str]:
-        return frozenset(instances) & (self.running.keys() - self.ended)
+        with self._lock:
+            return frozenset(instances) & (self.running.keys() - self.ended)
 
     def _launch(self, request: FleetRequest) -> FleetAnswer:
         launched: list[FleetInstance] = []

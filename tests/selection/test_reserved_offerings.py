@@ -158,3 +158,16 @@ def test_nodes_of_an_on_demand_share_do_not_use_a_full_reservation_again() -> No
         "reserved": 1,
         "on-demand": len(plan.launches) - 1,
     }
+
+
+def test_the_bound_is_below_the_price_of_reserved_capacity() -> None:
+    """Reserved offerings cost about as much as the tolerances of the linear solver."""
+    given_ = tuple(
+        Reservation(ReservedCapacity(f"cr-{kind}"), kind, zone, 2)
+        for kind, zone in (("medium", "c"), ("arm", "c"), ("small", "a"))
+    )
+    pool = NodePool("all", reservations=given_)
+    waiting = [*pods("little", 6, spec(100, 64)), *pods("more", 6, spec(500))]
+    plan = pack(waiting, Supply([pool], CATALOG))
+    assert {one.cheapest.offering.capacity_type for one in plan.launches} == {"reserved"}
+    assert 0 < plan.bound <= plan.price * (1 + 1e-9)

@@ -196,6 +196,20 @@ class StaticCapacity:
         )
 
 
+NOTHING_LAUNCHED = LaunchOutcome((), (), (), ())
+
+
+@dataclass(frozen=True, slots=True)
+class Bought:
+    """What a run launched, and whom it told. `blocked` says why it launches nothing."""
+
+    outcome: LaunchOutcome = NOTHING_LAUNCHED
+    told: EventsWritten = field(default_factory=EventsWritten)
+    late: tuple[LatePool, ...] = ()
+    static: StaticCapacity = field(default_factory=StaticCapacity)
+    blocked: Reason | None = None
+
+
 class NodeProvisioning:
     """Runs of the buyer."""
 
@@ -245,53 +259,21 @@ class NodeProvisioning:
         sleeping, staying = self._asleep(cluster, manifests, now)
         requests = [one for one in requests if one.instance not in staying]
         read = self._read(cluster, manifests, pools, requests, catalog, upcoming, sleeping, staying)
-        outcome, failures, told = LaunchOutcome((), (), (), ()), unanswered, EventsWritten()
-        late: tuple[LatePool, ...] = ()
-        static = StaticCapacity()
-        # Late, and again before each round of launches: Karpenter may have started since.
-        blocked = self._deps.launch_block(cluster, self._deps.clock.now()) if has_pools else None
-        rehearses = policy.dry_run
-        if blocked is not None:
-            policy = replace(policy, dry_run=True)
-        if has_pools:
-            static = self._static_pools(read, pools)
-            order, stopped, vain = self._order(read, static, policy, until)
-            launches, rehearse = self._deps.launch_nodes, policy.dry_run
-            outcome = launches.launch(order) if order and not rehearse else outcome
-            outcome = launches.preview(order).outcome if order and rehearse else outcome
-            outcome = with_stopped(outcome, stopped, vain)
-            late = self._late(read)
-            if not policy.dry_run:
-                told = self._tell(read, outcome, late, until)
-                failures = told.failures
-            blocked = blocked or next((one for one in outcome.reasons if one.code in BLOCKS), None)
-            if blocked is not None:
-                policy = replace(policy, dry_run=True)
+        bought = self._buy(read, pools, policy, until) if has_pools else Bought()
+        outcome, blocked = bought.outcome, bought.blocked
         # What is blocked does not sleep: its pods wait for another reason, or Karpenter launches.
         sleeping = read.sleeping if blocked is None else {}
         self._store_sleeping(cluster, sleeping)
-        returned = self._return_capacity(read, policy, outcome, until)
-        demanded = len(read.demand.pods)
-        result = PROVISIONED(
-            cluster=cluster,
-            pods=demanded,
-            launched=len(outcome.launched),
-            without=len(outcome.without_node),
-        )
-        if not has_pools:
-            result = CLUSTER_WITHOUT_POOLS(cluster=cluster)
-        elif blocked is not None:
-            result = blocked
-        elif policy.dry_run:
-            result = PROVISIONING_REHEARSED(cluster=cluster, pods=demanded)
+        returns = policy if blocked is None else replace(policy, dry_run=True)
+        returned = self._return_capacity(read, returns, outcome, until)
         report = ProvisioningReport(
             cluster,
             why,
-            result,
-            pods=demanded,
+            _result(read, has_pools, policy, bought),
+            pods=len(read.demand.pods),
             launched=outcome.launched,
             without_node=outcome.without_node,
-            without_event=told.waiting,
+            without_event=bought.told.waiting,
             ahead=upcoming.reasons,
             launch_problems=(
                 *((blocked,) if blocked else ()),
@@ -300,19 +282,38 @@ class NodeProvisioning:
                 *read.problems,
             ),
             unreadable=tuple(one.reason for one in read.state.unreadable),
-            failures=(*failures, *returned.failures),
+            failures=(*unanswered, *bought.told.failures, *returned.failures),
             capped=any(one.code in BRAKES for one in outcome.reasons),
             spending=(
                 spending(read, pools, policy.usd_per_hour, outcome.launched) if has_pools else ()
             ),
             returned=returned,
-            static_pools=static.reached(outcome),
-            late=late,
+            static_pools=bought.static.reached(outcome),
+            late=bought.late,
             usage=usage_of(read, pools),
             conflicts=conflicts,
             sleeping=sleeping,
         )
-        return self._with_status(report, rehearses)
+        return self._with_status(report, policy.dry_run)
+
+    def _buy(
+        self, read: ClusterRead, pools: Sequence[Pool], policy: ClusterPolicy, until: datetime
+    ) -> Bought:
+        """Launch what pods and static pools need, and tell them. A rehearsal, and a cluster in
+        which somebody else launches, only get the preview."""
+        # Late, and again before each round of launches: Karpenter may have started since.
+        blocked = self._deps.launch_block(read.cluster, self._deps.clock.now())
+        rehearses = policy.dry_run or blocked is not None
+        static = self._static_pools(read, pools)
+        order, stopped, vain = self._order(read, static, policy, until)
+        outcome, launches = NOTHING_LAUNCHED, self._deps.launch_nodes
+        if order is not None:
+            outcome = launches.preview(order).outcome if rehearses else launches.launch(order)
+        outcome = with_stopped(outcome, stopped, vain)
+        late = self._late(read)
+        told = EventsWritten() if rehearses else self._tell(read, outcome, late, until)
+        blocked = blocked or next((one for one in outcome.reasons if one.code in BLOCKS), None)
+        return Bought(outcome, told, late, static, blocked)
 
     def _read(
         self,
@@ -542,6 +543,23 @@ class NodeProvisioning:
             problem = NOT_WRITTEN(what="the status", cluster=report.cluster, error=clause(error))
             return replace(report, failures=(*report.failures, problem))
         return report
+
+
+def _result(read: ClusterRead, has_pools: bool, policy: ClusterPolicy, bought: Bought) -> Reason:
+    """Return what became of a run that read its cluster."""
+    if not has_pools:
+        return CLUSTER_WITHOUT_POOLS(cluster=read.cluster)
+    if bought.blocked is not None:
+        return bought.blocked
+    pods = len(read.demand.pods)
+    if policy.dry_run:
+        return PROVISIONING_REHEARSED(cluster=read.cluster, pods=pods)
+    return PROVISIONED(
+        cluster=read.cluster,
+        pods=pods,
+        launched=len(bought.outcome.launched),
+        without=len(bought.outcome.without_node),
+    )
 
 
 def usage_of(read: ClusterRead, pools: Sequence[Pool]) -> Mapping[str, PoolUsage]:

@@ -290,3 +290,20 @@ def test_a_node_offers_its_devices_when_it_is_ready_and_the_device_plugin_runs(
     [entry] = [one for one in cluster.journal("node-devices") if one["node"] == name]
     assert entry["devices"] == {"nvidia.com/gpu": "1"}
     cluster.report(instance, "terminated")
+
+
+def test_an_instance_with_the_address_of_an_ended_one_gets_a_node_of_its_own(cluster: Live) -> None:
+    (name,) = cluster.add_nodes(31)
+    cluster.report(f"i-{30:017x}", "terminated")
+    provider = f"aws:///us-east-1a/i-{99:017x}"
+    node = {"metadata": {"name": name}, "spec": {"providerID": provider}}
+
+    cluster.report(f"i-{99:017x}", "running", node=node, join=0)
+
+    def is_its_own() -> bool:
+        found = cluster.api.get(f"/api/v1/nodes/{name}").json()
+        return found.get("spec", {}).get("providerID") == provider and cluster.is_ready(name)
+
+    cluster.until(is_its_own)
+    joined = [one["instance"] for one in cluster.journal("node-joined") if one["node"] == name]
+    assert joined == [f"i-{30:017x}", f"i-{99:017x}"]

@@ -100,6 +100,10 @@ class Instances:
         if self._states.get(instance) == "running":
             return
         name = name_of(manifest)
+        earlier = self._instance_of.get(name, instance)
+        if self._states.get(earlier) == "terminated":
+            # EC2 gave its address to this one. On EC2 a Node is removed before another boots.
+            self._clean_up(earlier)
         self._states[instance] = "running"
         self._nodes[instance] = name
         self._instance_of[name] = instance
@@ -217,7 +221,9 @@ class Instances:
 
     def _clean_up(self, instance: str) -> None:
         """Delete the Node of a terminated instance, as the cloud controller does."""
-        name = self._nodes.pop(instance)
+        name = self._nodes.pop(instance, None)
+        if name is None:  # another instance has its address
+            return
         if self._instance_of.get(name) == instance:
             node = self._cluster.store.get(registry.NODE, "", name)
             if node is not None:

@@ -114,13 +114,14 @@ def _solve(problem: Problem, floor: float) -> tuple[float, Floats, Floats, float
     """Return the bound, the value of each group (G), the value of each resource in each offering (O
     x R), and the value of one node."""
     groups, offerings = np.nonzero(problem.fits)
-    solving = solver()
-    solving.passModel(_program(problem, floor, groups, offerings))
+    solving, unit = solver(), _unit(problem)
+    in_units = replace(problem, prices=problem.prices / unit)
+    solving.passModel(_program(in_units, floor, groups, offerings))
     solving.run()
-    duals = np.asarray(solving.getSolution().row_dual)
+    duals = unit * np.asarray(solving.getSolution().row_dual)
     g = len(problem.counts)
     worth = -duals[g:-1].reshape(problem.capacity.shape) / _scale(problem)
-    bound = float(solving.getInfo().objective_function_value)
+    bound = unit * float(solving.getInfo().objective_function_value)
     return bound, np.maximum(duals[:g], 0), np.maximum(worth, 0), max(0.0, float(duals[-1]))
 
 
@@ -190,6 +191,12 @@ def _program(problem: Problem, floor: float, groups: Ints, offerings: Ints) -> h
 def _scale(problem: Problem) -> Floats:
     """Units in which the largest request is 1, because the solver's tolerances are absolute."""
     return np.maximum(problem.sizes.max(axis=0, initial=0), 1)
+
+
+def _unit(problem: Problem) -> float:
+    """What a pod costs in the mean, in USD per hour, for the same reason: a reserved offering costs
+    less than the tolerances."""
+    return float(problem.counts @ problem.costs.min(axis=1) / problem.counts.sum()) or 1.0
 
 
 ROUNDS = 30
