@@ -7,16 +7,16 @@ import pytest
 from leeway.execution.attempt import OVERDUE, Phase
 from leeway.notices import InterruptionAction, NoticeKind
 from leeway.notices.parse import parse_notice
-from leeway.policy.rules import DEFAULTS, Action, rule
-from leeway.reconciliation.lost_events import LostStart
+from leeway.policy.rules import DEFAULTS, Action, OnBlocked, Replacement, Ruling, rule
+from leeway.reconciliation.lost_events import LostEvent, LostReturn, LostStart
 from leeway.reconciliation.lost_starts import (
     check_detached_instance,
     check_overdue_admission,
     check_overdue_retirement,
     check_start,
 )
-from leeway.retirement.attempts import apply_notice, undo
-from leeway.retirement.reasons import SUCCESSOR_FOUND
+from leeway.retirement.attempts import apply_notice, apply_return, return_again, undo
+from leeway.retirement.reasons import NODE_KEPT, SUCCESSOR_FOUND
 from leeway.retirement.record import (
     NODE_DELETED,
     ReplacementIntent,
@@ -34,7 +34,7 @@ from tests.reconciliation.lost_notices import (
     notice_of,
     terminating,
 )
-from tests.retirement.retirements import HOOK, NOTICED, at, interrupted, take
+from tests.retirement.retirements import FACTS, HOOK, NOTICED, at, interrupted, take
 
 
 def test_a_lost_start_is_found() -> None:
@@ -77,6 +77,54 @@ def test_an_overdue_retirement_is_repeated_with_its_kind_of_notice() -> None:
     assert check_overdue_retirement(interrupted(), "running", context(at)) is None
 
 
+TERMS = ReturnTerms(cause="Drifted", optional=True, forced=True, saving=0.25)
+
+
+def returned(**changes: Any) -> Retirement:
+    """A node of a group that drifted, with 20 minutes for its drain, which has begun."""
+    ruling = Ruling(
+        Action.RETIRE,
+        NOTICED + 20 * MINUTE,
+        Replacement.BEFORE,
+        OnBlocked.DELETE,
+        NODE_KEPT("It drifted."),
+    )
+    record = apply_return(None, FACTS, ruling, TERMS, NOTICED).record
+    began = NOTICED + 5 * MINUTE
+    usual = {"phase": Phase.RUNNING, "drain_began_at": began, "deadline": began + 20 * MINUTE}
+    return record.model_copy(update=usual | changes)
+
+
+def test_an_overdue_return_of_capacity_is_repeated_on_its_own_terms() -> None:
+    record = returned()
+    late = latest_end(record) + OVERDUE
+    assert check_overdue_retirement(record, "running", context(late - MINUTE)) is None
+    finding = check_overdue_retirement(record, "running", context(late))
+    assert isinstance(finding, LostReturn)
+    assert finding.reason.code == "ExecutionOverdue"
+    assert finding.record is record
+    change = return_again(record, finding.terms, late)
+    again = change.record
+    assert (change.write, change.start, again.attempt) == (True, True, 2)
+    assert (again.kind, again.terms) == (NoticeKind.CAPACITY_RETURN, TERMS)
+    assert again.deadline == late + 20 * MINUTE, "the time of its drain, and not of a rebalance"
+    assert (again.on_blocked, again.replacement) == (OnBlocked.DELETE, Replacement.BEFORE)
+    assert again.reason == record.reason
+
+
+def test_a_return_that_waited_gets_the_time_of_its_drain_and_one_without_a_limit_none() -> None:
+    late = NOTICED + timedelta(days=8)
+    waiting = returned(drain_began_at=None, deadline=NOTICED + 20 * MINUTE)
+    assert return_again(waiting, TERMS, late).record.deadline == late + 20 * MINUTE
+    assert return_again(returned(deadline=None), TERMS, late).record.deadline is None
+
+
+def test_a_return_whose_instance_has_ended_is_repeated_as_its_end() -> None:
+    late = latest_end(returned()) + OVERDUE
+    ended = check_overdue_retirement(returned(), "terminated", context(late))
+    assert notice_of(ended).state == "terminated"
+
+
 def test_a_retirement_that_waits_or_is_being_undone_is_not_overdue() -> None:
     rebalance = take(None, NoticeKind.REBALANCE, "n-1").record
     assert overdue(rebalance, "running") is None
@@ -115,7 +163,7 @@ def test_an_ended_retirement_that_must_restore_capacity_is_found_except_under_a_
     assert check_overdue_retirement(left, "running", context(late, dry_run=True)) is None
     finding = check_overdue_retirement(left, "running", context(late))
     assert notice_of(finding).kind is NoticeKind.REBALANCE
-    assert finding is not None
+    assert isinstance(finding, LostEvent)
     assert finding.begun is Action.RETIRE
     assert finding.reason.code == "StateDiffers"
     assert (

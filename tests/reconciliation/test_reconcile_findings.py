@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from leeway.execution.attempt import Phase
+from leeway.execution.attempt import OVERDUE, Phase
 from leeway.instances.observed import (
     ObservedChange,
     ObservedHook,
@@ -16,9 +16,19 @@ from leeway.instances.observed import (
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.interruption.receive_notice import NoticeOutcome, NoticeResult
 from leeway.notices import InterruptionAction, LifecycleHook, NoticeKind
-from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy
+from leeway.policy.rules import (
+    DEFAULTS,
+    Action,
+    ClusterPolicy,
+    OnBlocked,
+    Replacement,
+    Ruling,
+)
 from leeway.ports.aws import HookResult
 from leeway.reconciliation.find_lost_events import INSTANCE_CONCURRENCY
+from leeway.retirement.attempts import apply_return
+from leeway.retirement.reasons import NODE_KEPT
+from leeway.retirement.record import ReturnTerms, latest_end
 
 from tests.fakes.cluster_leftovers import LeftoversInMemory
 from tests.reconciliation.account import (
@@ -52,6 +62,24 @@ def test_lost_events_of_hooks_interruptions_and_detached_instances_are_received(
     assert Action.RETIRE in silent.begun, "the detached instance is retired under any policy"
     assert len(report.findings) == 3
     assert all(found.done.startswith("Leeway handled the") for found in report.findings)
+
+
+def test_a_return_of_capacity_that_died_begins_again_and_is_no_notice() -> None:
+    ours = facts(5)
+    ruling = Ruling(
+        Action.RETIRE,
+        NOTICED + timedelta(minutes=20),
+        Replacement.BEFORE,
+        OnBlocked.WAIT,
+        NODE_KEPT("It drifted."),
+    )
+    terms = ReturnTerms(cause="Drifted", optional=True)
+    record = apply_return(None, ours, ruling, terms, NOTICED).record
+    late = latest_end(record) + OVERDUE
+    account = Account([observed(ours)], records=[record], now_=late)
+    (found,) = run(account).findings
+    assert found.done == "Leeway started attempt 2 on the terms of the return."
+    assert (account.received, account.started) == ([], [(ours.instance, "prod", 2)])
 
 
 def managed(*hooks: LifecycleHook, launching: bool = False) -> Account:

@@ -9,7 +9,7 @@ from leeway.notices.parse import parse_notice
 from leeway.notices.synthetic import EventOrigin
 from leeway.policy.rules import DEFAULTS, ClusterPolicy, OnBlocked, rule
 from leeway.ports.aws import CloudRefused
-from leeway.reconciliation.lost_events import CheckContext
+from leeway.reconciliation.lost_events import CheckContext, LostEvent
 from leeway.reconciliation.lost_starts import check_overdue_retirement
 from leeway.retirement.attempts import apply_notice, undo
 from leeway.retirement.outcome import RetirementResult
@@ -33,7 +33,7 @@ def reconcile(fakes: RetirementFakes, state: str | None, late: timedelta = timed
     """Have reconcile read the record when it is overdue, and receive the notice that it sends."""
     fakes.clock.time = max(fakes.clock.time, latest_end(fakes.record) + OVERDUE) + late
     lost = check_overdue_retirement(fakes.record, state, CheckContext(ORIGIN, fakes.clock.time))
-    assert lost is not None
+    assert isinstance(lost, LostEvent)
     received = parse_notice(lost.event)
     ruling = rule(received, DEFAULTS[received.kind])
     fakes.record = apply_notice(fakes.record, received, ruling, FACTS).record

@@ -23,7 +23,7 @@ from leeway.policy.rules import SPOT_WARNING, VOLUNTARY, Action, Policy
 from leeway.ports.aws import HookResult
 from leeway.reasons import Reason, ReasonCode
 from leeway.retirement.attempts import CLOCK_TOLERANCE, has_kept_running, is_drained_in_time
-from leeway.retirement.record import INTERRUPTIONS, OVER, Retirement
+from leeway.retirement.record import INTERRUPTIONS, OVER, Retirement, ReturnTerms
 
 EVENT_LOST = ReasonCode(
     "EventLost",
@@ -81,7 +81,22 @@ class LostStart:
     reason: Reason
 
 
-type Finding = LostEvent | LostAnswer | LostStart
+@dataclass(frozen=True, slots=True)
+class LostReturn:
+    """A return of capacity whose execution died, as its record was read. No event leads to it: a
+    notice of another kind would drop its terms."""
+
+    record: Retirement
+    terms: ReturnTerms
+    reason: Reason
+
+    @property
+    def instance(self) -> str:
+        """The id of the instance."""
+        return self.record.instance
+
+
+type Finding = LostEvent | LostAnswer | LostStart | LostReturn
 
 
 @dataclass(frozen=True, slots=True)

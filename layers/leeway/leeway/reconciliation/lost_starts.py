@@ -14,6 +14,7 @@ from leeway.reconciliation.lost_events import (
     STATE_DIFFERS,
     CheckContext,
     LostEvent,
+    LostReturn,
     LostStart,
     is_undone,
 )
@@ -70,7 +71,7 @@ def check_start(record: Retirement | Admission, now: datetime) -> LostStart | No
 
 def check_overdue_retirement(
     record: Retirement, state: str | None, context: CheckContext
-) -> LostEvent | None:
+) -> LostEvent | LostReturn | None:
     """Check a retirement that has not ended in time, or that ended and did not restore the capacity
     of its group. `state` is the state of its instance, None if EC2 does not list it."""
     if record.phase in OVER and not record.must_restore_capacity:
@@ -86,6 +87,9 @@ def check_overdue_retirement(
         if record.phase in OVER
         else _died("retirement", record.instance, end)
     )
+    here = state is not None and state not in GONE
+    if (terms := record.returns) and here and not (is_undone(record) or record.hooks):
+        return LostReturn(record, terms, reason)
     begun = Action.RETIRE if record.must_restore_capacity else record.action
     return LostEvent(record.instance, _repeated_notice(record, state, context), reason, begun=begun)
 

@@ -57,15 +57,24 @@ from leeway.reconciliation.find_lost_events import (
 from leeway.reconciliation.group_rolls import GroupRolls
 from leeway.reconciliation.left_launches import LeftLaunches
 from leeway.reconciliation.left_surges import left_surges
-from leeway.reconciliation.lost_events import GONE, Finding, LostAnswer, LostEvent, LostStart
+from leeway.reconciliation.lost_events import (
+    GONE,
+    Finding,
+    LostAnswer,
+    LostEvent,
+    LostReturn,
+    LostStart,
+)
 from leeway.reconciliation.report import (
     RECONCILE_INCOMPLETE,
     ClusterReport,
     HandledFinding,
 )
 from leeway.reconciliation.unhealthy_nodes import due_repairs, repairs
+from leeway.retirement.attempts import return_again
+from leeway.retirement.record import RETIREMENT, Retirement, ReturnTerms
 from leeway.retirement.surge import SurgePorts
-from leeway.table import Table
+from leeway.table import RecordChanged, Table
 from leeway.typed_json import adapter_of
 
 CLUSTER_CONCURRENCY = 32
@@ -335,6 +344,8 @@ class Reconciliation:
                     function = deps.admit_node if finding.is_admission else deps.retire_node
                     function.start(finding.instance, finding.cluster, finding.attempt)
                     return f"Leeway started attempt {finding.attempt} again."
+                case LostReturn():
+                    return self._return_again(finding.record, finding.terms)
                 case LostAnswer():
                     hook = finding.hook.name
                     try:
@@ -343,6 +354,17 @@ class Reconciliation:
                         return f"Lifecycle hook {hook} does not wait for an answer any more."
                     return f"Leeway answered lifecycle hook {hook} with {finding.result}."
         return None
+
+    def _return_again(self, record: Retirement, terms: ReturnTerms) -> str | None:
+        """Begin a return of capacity again; None if its record has changed meanwhile."""
+        deps, change = self._deps, return_again(record, terms, self._deps.clock.now())
+        try:
+            deps.table.put(RETIREMENT, change.record)
+        except RecordChanged:
+            return None
+        attempt = change.record.attempt
+        deps.retire_node.start(record.instance, record.facts.cluster, attempt)
+        return f"Leeway started attempt {attempt} on the terms of the return."
 
     def _clean_up_all(
         self,

@@ -112,6 +112,20 @@ def apply_return(
     return replace(change, record=change.record.model_copy(update={"terms": terms}))
 
 
+def return_again(stored: Retirement, terms: ReturnTerms, now: datetime) -> RecordChange[Retirement]:
+    """Decide how the return of an instance begins again after its execution died: on the terms that
+    it had, with as much time for the drain."""
+    began = stored.drain_began_at or stored.noticed_at
+    ruling = Ruling(
+        action=Action.RETIRE,
+        deadline=None if stored.deadline is None else now + (stored.deadline - began),
+        replacement=stored.replacement,
+        on_blocked=stored.on_blocked,
+        reason=stored.reason,
+    )
+    return apply_return(stored, stored.facts, ruling, terms, now)
+
+
 def undo(stored: Retirement | None, notice: Notice) -> RecordChange[Retirement] | None:
     """Decide how a notice after which the instance stays changes its record: a change is cancelled,
     or the instance runs again. None if there is nothing to undo.
