@@ -5,9 +5,9 @@ from dataclasses import replace
 from leeway.selection.labels import ARCH, CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE
 from leeway.selection.offers.reservations import Reservation, ReservedCapacity
 from leeway.selection.packing.plan import Plan
-from leeway.selection.packing.planning import pack
+from leeway.selection.packing.planning import Effort, pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import NodePool, Pod, Spread
+from leeway.selection.pods import NodePool, Pod, Spread, Weighted
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 
@@ -18,6 +18,7 @@ from tests.selection.workloads import (
     GPU,
     LIMITED,
     PLAIN,
+    ZONES,
     catalog,
     instance_type,
     pods,
@@ -124,4 +125,51 @@ def test_a_pod_that_leads_a_pod_of_a_later_run_is_launched_where_it_was_counted(
     batch = Batch(waiting, [], [PLAIN], [], types)
     plan = pack(waiting, batch.supply)
     assert not plan.unschedulable
+    assert batch.faults(plan) == []
+
+
+def test_a_pod_that_gave_up_a_preference_avoids_the_values_of_pods_that_exclude_it() -> None:
+    """It is placed after them, and EC2 may launch any type of its request."""
+    types = [instance_type("small", 2000, 4096, 0.05, spot=0.02)]
+    lasting = (Requirements.from_labels({CAPACITY_TYPE: "on-demand"}),)
+    apart = (term(CAPACITY_TYPE, **DB),)
+    loner = spec(1500, labels=WEB, terms=lasting, pod_anti_affinity=apart)
+    hoping = (Weighted(50, Requirements.from_labels({ZONE: "nowhere"})),)
+    waiting = [
+        *pods("loner", 1, loner),
+        *pods("db", 1, spec(1500, labels=DB, preferred_terms=hoping)),
+    ]
+    batch = Batch(waiting, [], [PLAIN], [], types)
+    plan = pack(waiting, batch.supply)
+    assert not plan.unschedulable
+    assert batch.faults(plan) == []
+
+
+def test_preferred_anti_affinity_costs_no_later_pod_its_node() -> None:
+    """The limit of the pool excludes a pod, and a larger batch is planned once."""
+    types = [instance_type("small", 2000, 4096, 0.05), instance_type("large", 16000, 32768, 0.4)]
+    loner = spec(1500, labels=WEB, preferred_pod_anti_affinity=(Weighted(50, term(ARCH, **DB)),))
+    hoping = (Weighted(50, Requirements.from_labels({ZONE: "nowhere"})),)
+    waiting = [
+        *pods("loner", 1, loner),
+        *pods("db", 1, spec(1500, labels=DB, preferred_terms=hoping)),
+        *pods("large", 1, spec(10_000)),
+    ]
+    batch = Batch(waiting, [], [LIMITED], [], types)
+    plan = pack(waiting, batch.supply, effort=Effort(pods=0))
+    assert [miss.pod for miss in plan.unschedulable] == ["default/large-0"]
+    assert batch.faults(plan) == []
+
+
+def test_pods_without_a_node_keep_no_later_pod_out_of_their_zones() -> None:
+    types = [instance_type("small", 2000, 4096, 0.05), instance_type("large", 16000, 32768, 0.4)]
+    alone = spec(10_000, labels=WEB, pod_anti_affinity=(term(ZONE, **DB),))
+    hoping = (Weighted(50, Requirements.from_labels({ZONE: "nowhere"})),)
+    waiting = pods("db", 1, spec(1500, labels=DB, preferred_terms=hoping))
+    for zone in ZONES:
+        there = replace(alone, terms=(Requirements.from_labels({ZONE: zone}),))
+        waiting += pods(f"alone-{zone}", 1, there)
+    batch = Batch(waiting, [], [LIMITED], [], types)
+    plan = pack(waiting, batch.supply, effort=Effort(pods=0))
+    assert [node.pods for node in plan.launches] == [("default/db-0",)]
     assert batch.faults(plan) == []

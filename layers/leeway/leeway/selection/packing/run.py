@@ -209,7 +209,8 @@ class PackingRun:
         return Demand(group, forms, zones, self._rank(group), values, offered)
 
     def _record_affinities(self, groups: Sequence[PodGroup], unplaced: Sequence[Unplaced]) -> None:
-        """Record which counters the placed pods depend on, and which counters others may follow."""
+        """Record which counters the placed pods depend on, which counters others may follow, and
+        which ones they exclude."""
         unplaced_pods: dict[int, int] = {}
         for entry in unplaced:
             unplaced_pods[id(entry.group)] = unplaced_pods.get(id(entry.group), 0) + len(entry.pods)
@@ -219,6 +220,7 @@ class PackingRun:
                     group.rules.affinity_in_zone
                 )
                 self._leader_counters |= _leading(group)
+                self.labels.placed(group)
 
     def _needs_restart(
         self, relaxations: Sequence[tuple[Unplaced, PodSpec | None]], waiting: Sequence[PodGroup]
