@@ -173,3 +173,24 @@ def test_pods_without_a_node_keep_no_later_pod_out_of_their_zones() -> None:
     plan = pack(waiting, batch.supply, effort=Effort(pods=0))
     assert [node.pods for node in plan.launches] == [("default/db-0",)]
     assert batch.faults(plan) == []
+
+
+def test_a_spread_compares_the_nodes_that_are_launched_after_a_split() -> None:
+    """Two pods share a node of amd64; split for minValues, each is launched on arm64, where no pod
+    of the spread has a node."""
+    three = Requirements([Requirement.of(INSTANCE_TYPE, "Exists", min_values=3)])
+    types = [
+        instance_type("small", 2000, 4096, 0.03),
+        instance_type("medium", 4000, 8192, 0.1),
+        instance_type("large", 7000, 16384, 0.11),
+        instance_type("huge", 16000, 32768, 0.5),
+        instance_type("arm", 4000, 8192, 0.08, arch="arm64"),
+    ]
+    waiting = [
+        *pods("even", 3, spec(1900, labels=WEB, spreads=(Spread(term(ARCH, **WEB), 1),))),
+        *pods("other", 2, spec(3000)),
+    ]
+    batch = Batch(waiting, [], [NodePool("flexible", three)], [], types)
+    plan = pack(waiting, batch.supply)
+    assert batch.faults(plan) == []
+    assert len(plan.unschedulable) == 2

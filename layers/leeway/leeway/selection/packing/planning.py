@@ -28,7 +28,11 @@ from leeway.selection.packing.pod_groups import (
     pinned,
     with_preferences_required,
 )
-from leeway.selection.packing.requests import make_requests, meeting_min_values
+from leeway.selection.packing.requests import (
+    first_offerings,
+    make_requests,
+    meeting_min_values,
+)
 from leeway.selection.packing.run import PackingRun, Search, limits_of
 from leeway.selection.packing.supply import UNKNOWN_PRICE, Supply
 from leeway.selection.packing.topology import Counters
@@ -243,7 +247,7 @@ class Draft:
                     node, batches=(*node.batches, (added, batch.units))
                 )
         self._new += run.outcome.nodes
-        self._leave_out(self._unmet())
+        self._leave_out_unmet()
 
     def _unmet(self) -> dict[str, Reason]:
         """The pods whose required terms the draft does not meet as a whole."""
@@ -260,7 +264,7 @@ class Draft:
             for row, batch, units in (*((r, b, b.units) for r, b in self._placed), *new)
             for group, names in batch.having(units).pods_by_group()
         ]
-        offerings = [node.offering for node in self._new]
+        offerings = first_offerings(self._new, self._classifier)
         supply = self._classifier.supply
         return unmet(placed, self._existing, supply, offerings, self._counters)
 
@@ -276,12 +280,16 @@ class Draft:
                 return
             self._new = nodes
             self._unplaced |= rejected
-            self._leave_out(self._unmet())
+            self._leave_out_unmet()
+
+    def _leave_out_unmet(self) -> None:
+        """Remove the pods whose terms do not hold. What is left of a node may be launched as another
+        type, for which the terms have to hold too."""
+        while reasons := self._unmet():
+            self._leave_out(reasons)
 
     def _leave_out(self, reasons: Mapping[str, Reason]) -> None:
         """Remove pods from their nodes."""
-        if not reasons:
-            return
         self._placed = [
             (row, kept) for row, batch in self._placed for kept in batch.without(reasons.keys())
         ]

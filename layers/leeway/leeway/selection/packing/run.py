@@ -39,7 +39,7 @@ from leeway.selection.packing.pod_groups import (
     with_preferences_required,
     without_preferences,
 )
-from leeway.selection.packing.requests import make_requests, meeting_min_values
+from leeway.selection.packing.requests import first_offerings, meeting_min_values
 from leeway.selection.packing.supply import Supply
 from leeway.selection.packing.topology import NO_RULES, Counters, Rules
 from leeway.selection.packing.unschedulable import Explanations
@@ -523,4 +523,4 @@ def _lots(nodes: Sequence[NewNode]) -> list[PodBatch]:
 
 def _price(nodes: Sequence[NewNode], classifier: Classifier) -> float:
     kept, _ = meeting_min_values(nodes, classifier)
-    return sum(node.cheapest.price for node in make_requests(kept, classifier))
+    return float(classifier.supply.prices[first_offerings(kept, classifier)].sum())
