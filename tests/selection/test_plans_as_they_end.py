@@ -7,7 +7,7 @@ from leeway.selection.offers.reservations import Reservation, ReservedCapacity
 from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.planning import Effort, pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import NodePool, Pod, Spread, Weighted
+from leeway.selection.pods import ExistingNode, NodePool, Pod, Spread, Toleration, Weighted
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 
@@ -15,9 +15,11 @@ from bench.launch_checker import Batch
 from bench.plan_checker import violations
 from tests.selection.workloads import (
     FEW,
+    GIB,
     GPU,
     LIMITED,
     PLAIN,
+    TAINTED,
     ZONES,
     catalog,
     instance_type,
@@ -194,3 +196,31 @@ def test_a_spread_compares_the_nodes_that_are_launched_after_a_split() -> None:
     plan = pack(waiting, batch.supply)
     assert batch.faults(plan) == []
     assert len(plan.unschedulable) == 2
+
+
+def test_a_pod_that_a_limit_excluded_at_first_pins_the_pods_that_it_follows() -> None:
+    """Its affinity is registered after the plan of the other pods, when they are planned without
+    it: the leader must be launched on amd64 then, where the follower has a node."""
+    types = [
+        instance_type("tiny", 500, 1024, 0.001, arch="arm64"),
+        instance_type("small", 2000, 4096, 0.05),
+        instance_type("arm", 2000, 4096, 0.08, arch="arm64"),
+        instance_type("large", 16000, 32768, 0.4),
+        instance_type("arm-large", 16000, 32768, 0.4, arch="arm64"),
+    ]
+    size = Resources({"cpu": 12_000, "memory": 16 * GIB, "pods": 20})
+    taints, tolerations = TAINTED.taints, (Toleration("dedicated", "Exists"),)
+    there = ExistingNode("there", {ARCH: "amd64", ZONE: "a"}, size, size, taints, pool="limited")
+    near = (term(ARCH, **WEB),)
+    follower = spec(10_000, labels=DB, pod_affinity=near, tolerations=tolerations)
+    waiting = [
+        *pods("leader", 1, spec(1500, labels=WEB)),
+        *pods("follower", 1, follower),
+        *pods("even", 1, spec(labels={"app": "job"}, spreads=(Spread(term(ZONE, **DB), 1),))),
+        *pods("lonely", 1, spec(labels=DB, pod_affinity=(term(ZONE, app="none"),))),
+    ]
+    limited = NodePool("limited", limits={"cpu": 14_000})
+    batch = Batch(waiting, [there], [limited], [], types)
+    plan = pack(waiting, batch.supply, batch.nodes)
+    assert [miss.pod for miss in plan.unschedulable] == ["default/lonely-0"]
+    assert batch.faults(plan) == []

@@ -35,7 +35,7 @@ from leeway.selection.packing.requests import (
 )
 from leeway.selection.packing.run import PackingRun, Search, limits_of
 from leeway.selection.packing.supply import UNKNOWN_PRICE, Supply
-from leeway.selection.packing.topology import Counters
+from leeway.selection.packing.topology import Counters, Rules
 from leeway.selection.packing.unmet_terms import has_required_terms, unmet
 from leeway.selection.packing.unschedulable import Explanations
 from leeway.selection.pods import ExistingNode, Pod, PodSpec, PodTerm
@@ -223,7 +223,7 @@ class Draft:
         for row, node in enumerate(self._new if needed else ()):
             batches = [
                 (self._pinned(batch, node.offering), units)
-                if any(group.rules.counted & needed for group, _ in batch.parts)
+                if any(self._rules(group).counted & needed for group, _ in batch.parts)
                 else (batch, units)
                 for batch, units in node.batches
             ]
@@ -323,13 +323,17 @@ class Draft:
         on."""
         if self._counters is None or not self.has_labels:
             return set()
-        rules = group.rules
+        rules = self._rules(group)
         counters = {
             *rules.counted,
             *rules.affinity_by_label,
             *(c.counter for c in rules.caps_by_label),
         }
         return set(self._counters.labels) & {self._counters.topology(each) for each in counters}
+
+    def _rules(self, group: PodGroup) -> Rules:
+        """The rules of a group by all counters: a later run may have registered further ones."""
+        return group.rules if self._counters is None else self._counters.rules(group.spec)
 
     def _existing_nodes(self) -> list[ExistingNode]:
         """The existing nodes with the pods that were assigned to them."""
