@@ -67,6 +67,7 @@ class OwnNode:
     - `price`: USD per hour of its offering now, None if it is not known.
     - `quiet_since`: when the last of its pods came or went, or the node became Ready.
     - `staying`: the pods of DaemonSets and static ones that forbid to disrupt it.
+    - `ready`: it is initialized, and its condition Ready is True.
     - `protected`: an annotation of the node forbids to disrupt it. Not `consolidated`: one forbids
       that.
     - `busy`: a pod terminates on it, the scheduler preempts others there for a pod, or it is empty
@@ -89,6 +90,7 @@ class OwnNode:
     pods: tuple[MovablePod, ...] = ()
     staying: tuple[MovablePod, ...] = ()
     ready: bool = True
+    initialized: bool = True
     protected: bool = False
     consolidated: bool = True
     going: bool = False
@@ -121,6 +123,7 @@ class Snapshot:
     - `rules`: the rules of each pool by its name; of a pool without rules nothing is given back.
     - `most`: how many nodes the disruption budget of the cluster allows now.
     - `spending_limits`: what nodes of pools cost that have a limit in money, and the limits.
+    - `declined`: until when nodes stay that were to go shortly before and were kept, by name.
     - `doubted`: the pools whose last launches have not joined; `awaited` are the names of their
       instances on the way. Neither is a destination.
     """
@@ -138,6 +141,7 @@ class Snapshot:
     worth: Worth = USUAL
     most: int | None = None
     spending_limits: tuple[SpendingLimit, ...] = ()
+    declined: Mapping[str, datetime] = field(default_factory=dict)
     doubted: frozenset[str] = frozenset()
     awaited: frozenset[str] = frozenset()
 
@@ -411,6 +415,7 @@ class _Nodes:
                 for pod in filter(_forbids, map(self._movable, details.staying))
             ),
             ready=details.ready and node.name in self.initialized,
+            initialized=node.name in self.initialized,
             protected=details.protected,
             consolidated=details.consolidated,
             going=is_marked(node) or facts.instance in self._retiring,
