@@ -13,10 +13,10 @@ from leeway.headroom.windows import parse_cron
 from leeway.policy.repair import Unhealthy
 from leeway.policy.worth import Worth
 from leeway.reasons import Reason
-from leeway.selection.labels import CAPACITY_TYPE, HOSTNAME, ZONE
+from leeway.selection.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE
 from leeway.selection.pods import NodePool, Pod, PodSpec, Spread, Weighted
 from leeway.selection.reading.claims import DEVICE_CLAIMS_NOT_PLANNED
-from leeway.selection.requirements import Requirements
+from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 
 from tests.disruption.snapshots import NOW, ON_DEMAND, own_node, snapshot, with_pods
@@ -134,6 +134,19 @@ def test_a_large_node_with_few_pods_is_replaced_by_a_cheaper_one() -> None:
     assert (one.replaced, one.cause) == (True, Cause.UNDERUTILIZED)
     assert one.saving == pytest.approx(0.35)
     assert "small" in one.reason.message
+
+
+@pytest.mark.parametrize(("least", "replaced"), [(3, True), (4, False)])
+def test_the_cheaper_types_of_a_replacement_keep_the_min_values_of_the_pool(
+    least: int, replaced: bool
+) -> None:
+    several = Requirement.of(INSTANCE_TYPE, "Exists", [], least)
+    requirements = ON_DEMAND.requirements.intersection(Requirements([several]))
+    pool = replace(ON_DEMAND, requirements=requirements)
+    large = own_node("large", spec(1500), kind="large")
+    found = decide_returns(snapshot(large, pools=(pool,)))
+    assert bool(found.returns) is replaced, "four types hold the pod, and three of them cost less"
+    assert replaced or "minValues 4 of instance-type, and only 3" in found.kept["large"].message
 
 
 @pytest.mark.parametrize(("most", "replaced"), [(1, []), (2, [("large",)])])

@@ -196,6 +196,11 @@ SPOT_NOT_FLEXIBLE = ReasonCode(
     "Only {types:cheaper Spot instance type holds|cheaper Spot instance types hold} the pods of "
     "node {node}, and {least} are needed: the cheapest one alone would be interrupted soon.",
 )
+TOO_FEW_CHEAPER = ReasonCode(
+    "TooFewCheaper",
+    "Node {node} is not replaced by a cheaper one: pool {pool} requires {why} among those that "
+    "cost less.",
+)
 DISRUPTION_BUDGET_USED = ReasonCode(
     "DisruptionBudgetUsed",
     "A budget of pool {pool} allows {limit:disrupted node} for the cause {cause}, and "
