@@ -52,7 +52,7 @@ def test_a_node_has_the_price_of_its_offering_and_the_pods_that_hold_it(cluster:
 
 def test_a_node_that_nobody_has_watched_is_quiet_from_now_on(cluster: Cluster) -> None:
     cluster.add("new")
-    cluster.add("busy", busy=True)
+    cluster.add("busy", busy_until=NOW + timedelta(minutes=1))
     quiet = {one.name: one.quiet_since for one in cluster.snapshot({"busy": NOW - DAY}).own}
     assert quiet == {"new": NOW, "busy": NOW}
 

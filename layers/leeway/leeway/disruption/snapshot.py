@@ -408,7 +408,7 @@ class _Nodes:
             capacity_type=facts.capacity_type,
             price=price if price is not None and isfinite(price) else None,
             created_at=details.created_at,
-            quiet_since=now if details.busy else self._quiet.get(node.name, now),
+            quiet_since=now if details.is_busy(now) else self._quiet.get(node.name, now),
             pods=tuple(map(self._movable, details.pods)),
             staying=tuple(
                 replace(pod, surges=False)
@@ -420,7 +420,7 @@ class _Nodes:
             consolidated=details.consolidated,
             going=is_marked(node) or facts.instance in self._retiring,
             gone=facts.instance in self._gone,
-            busy=details.busy or awaited,
+            busy=details.is_busy(now) or awaited,
             drift=self._drift(node, facts, details),
             unhealthy=details.unhealthy,
         )
