@@ -31,6 +31,7 @@ from leeway.reasons import Reason
 from leeway.selection.labels import CAPACITY_TYPE, INITIALIZED, INSTANCE_TYPE, ZONE
 from leeway.selection.offers.catalog import Catalog, Unavailable
 from leeway.selection.offers.reservations import Reservation
+from leeway.selection.packing.pod_groups import tolerating_soft_taints
 from leeway.selection.pods import ExistingNode, NodePool, Pod, PodSpec
 
 
@@ -409,10 +410,11 @@ class _Nodes:
             price=price if price is not None and isfinite(price) else None,
             created_at=details.created_at,
             quiet_since=now if details.is_busy(now) else self._quiet.get(node.name, now),
-            pods=tuple(map(self._movable, details.pods)),
+            pods=tuple(self._movable(one, node) for one in details.pods),
             staying=tuple(
                 replace(pod, surges=False)
-                for pod in filter(_forbids, map(self._movable, details.staying))
+                for pod in (self._movable(one, node) for one in details.staying)
+                if _forbids(pod)
             ),
             ready=details.ready and node.name in self.initialized,
             initialized=node.name in self.initialized,
@@ -425,10 +427,14 @@ class _Nodes:
             unhealthy=details.unhealthy,
         )
 
-    def _movable(self, one: ObservedPod) -> MovablePod:
-        blocked_by = self._blocked_by(one)
+    def _movable(self, one: ObservedPod, node: ExistingNode) -> MovablePod:
+        blocked_by, pod = self._blocked_by(one), one.pod
+        soft = (one for one in node.taints if one.effect == "PreferNoSchedule")
+        if not all(map(pod.spec.tolerates, soft)):
+            # It runs in spite of a soft taint, so another one keeps it from no other node.
+            pod = replace(pod, spec=tolerating_soft_taints(pod.spec))
         return MovablePod(
-            one.pod,
+            pod,
             one.protected_until,
             blocked_by,
             surges=self._surges and _may_surge(one, blocked_by),
