@@ -12,7 +12,7 @@ from lightkube.resources.core_v1 import Event
 
 Entry = dict[str, Any]
 
-PATIENCE = 100.0
+PATIENCE = 300.0
 """Seconds after which a test fails instead of waiting on. A busy machine may need many of them, and
 Leeway repeats a read that failed only after a minute."""
 

@@ -139,9 +139,9 @@ class ReconciliationTelemetry(Telemetry):
             self.logger.info(f"{one.owner} has {cost}.", extra=about)
         for cause, given in report.returned.items():
             nodes, usd = counted(given.nodes, "node"), given.usd_per_hour
-            about = {"cause": cause, "given_back": given.nodes, "saved_usd_per_hour": usd}
+            given_back = {"cause": cause, "given_back": given.nodes, "saved_usd_per_hour": usd}
             text = f"{cause}: Leeway gave back {nodes} of {usd:.4f} USD per hour."
-            self.logger.info(text, extra={**cluster, **about})
+            self.logger.info(text, extra={**cluster, **given_back})
         if report.deleted_templates:
             names = ", ".join(report.deleted_templates)
             text = f"Leeway deleted launch templates that no launch uses: {names}."
