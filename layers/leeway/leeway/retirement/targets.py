@@ -49,7 +49,10 @@ def decide_targets(
     left = [target for target in targets if target.state != OVER]
     if not left:
         return TargetsDecision(False)
-    facts = {"targets": len(left), "groups": ", ".join(sorted({_name(one) for one in left}))}
+    facts = {
+        "targets": len(left),
+        "groups": ", ".join(sorted({name_of(one.group) for one in left})),
+    }
     if deadline is not None and now + LOOK_EVERY >= deadline:
         return TargetsDecision(False, TARGETS_LEFT(why="the deadline is here", **facts))
     if now - since >= LONGEST_DELAY + DEREGISTERED_WITHIN:
@@ -61,9 +64,9 @@ def decide_targets(
     return TargetsDecision(True, TARGETS_DRAIN(**facts))
 
 
-def _name(target: Target) -> str:
-    """Return the name of a target group: `.../targetgroup/NAME/ID`."""
-    return target.group.split("/")[-2] if "/" in target.group else target.group
+def name_of(group: str) -> str:
+    """Return the name of a target group by its ARN, `...:targetgroup/NAME/ID`."""
+    return group.split("/")[-2] if "/" in group else group
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +133,7 @@ def _looked(
         denied = TARGETS_NOT_READ(error=error)
         return TargetsResult(since, groups, wait=False, reason=denied, held=held)
     except CloudUnavailable as error:
-        read_at = before and before.read_at
+        read_at = before.read_at if before else None
         over = now - (read_at or since) >= DEREGISTERED_WITHIN or _is_near(deadline, now)
         late = TARGETS_NOT_READ(error=error)
         return TargetsResult(since, groups, not over, late, held, read_at)
