@@ -363,7 +363,7 @@ def _prepare(world: World, way: Way) -> None:
     world.client("ec2").create_launch_template_version(
         LaunchTemplateName=f"{CLUSTER}-{GROUP}",
         SourceVersion="1",
-        LaunchTemplateData={"UserData": "bmV3"},
+        LaunchTemplateData={"Monitoring": {"Enabled": True}},
     )
     if way.leeway:
         _say(world.sandbox, churn={"percent": 100}, surge=way.surge)
