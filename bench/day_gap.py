@@ -1,7 +1,7 @@
-"""Shows what the price of a simulated day above its bound consists of: one table switches one rule
-off in each row and has tighter bounds, the other one says what keeps the unused part of nodes."""
+"""Shows what the price of a simulated day above its bound consists of: what keeps nodes and how
+much of them is unused, what the day costs at least, and what it costs with one rule off."""
 
-from collections import Counter
+from collections import defaultdict
 from dataclasses import replace
 from datetime import timedelta
 
@@ -47,21 +47,21 @@ ANEW = Effort(improvements=5)
 
 def main() -> None:
     """Print the tables of a day without interruptions."""
-    table = Table(title="What a day costs, rule by rule")
-    for name in ("", "USD", "above the bound", "launched", "given back", "pods moved"):
-        table.add_column(name, justify="right" if name else "left")
-    options = Options()
+    console, options = Console(width=130), Options()
     day = Day(options)
     bound = day.record.bound
+    console.print(day.kept())
+    table = _table("What a day costs at least", "USD", "above the bound")
+    for name, dollars in day.lower():
+        table.add_row(name, *_money(dollars, bound))
+    console.print(table)
+    counts = ("launched", "given back", "pods moved")
+    table = _table("What a day costs, rule by rule", "USD", "above the bound", *counts)
     table.add_row("Leeway", *_money(day.record.dollars, bound), *_counts(day.record))
     for name, change in SWITCHED_OFF:
         record = simulate(replace(options, bounds=False, **change))
         table.add_row(name, *_money(record.dollars, bound), *_counts(record))
-    for name, dollars in day.lower():
-        table.add_row(name, *_money(dollars, bound))
-    console = Console(width=130)
     console.print(table)
-    console.print(day.kept())
 
 
 class Day:
@@ -78,8 +78,8 @@ class Day:
         self.anew = self.anew_chosen = 0.0
         self.whole: list[float] = []
         self.chosen: list[float] = []
-        self.price: Counter[str] = Counter()
-        self.unused: Counter[str] = Counter()
+        self.price: dict[str, float] = defaultdict(float)
+        self.unused: dict[str, float] = defaultdict(float)
         by = Leeway()
         for cluster in minutes(options, by):
             self._note(cluster, by)
@@ -122,10 +122,8 @@ class Day:
 
     def kept(self) -> Table:
         """Return the table of what keeps the unused part of nodes."""
-        table = Table(title="What keeps nodes, and how much of them is unused")
-        for name in ("", "USD unused", "USD"):
-            table.add_column(name, justify="right" if name else "left")
-        for why, dollars in self.unused.most_common():
+        table = _table("What keeps nodes, and how much of them is unused", "USD unused", "USD")
+        for why, dollars in sorted(self.unused.items(), key=lambda one: -one[1]):
             table.add_row(why, f"{dollars:.2f}", f"{self.price[why]:.2f}")
         total = sum(self.unused.values()), sum(self.price.values())
         table.add_row("all nodes", *(f"{dollars:.2f}" for dollars in total))
@@ -159,6 +157,13 @@ def _chosen(planned: PlannedNode, offered: Supply, choices: int) -> float:
         if (each.offering.zone, each.offering.capacity_type) == (zone, SPOT)
     )
     return float(np.mean(there[:choices]))
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table("", title=title)
+    for name in columns:
+        table.add_column(name, justify="right")
+    return table
 
 
 def _money(dollars: float, bound: float) -> tuple[str, str]:
