@@ -4,6 +4,7 @@ much of them is unused, what the day costs at least, and what it costs with one 
 from collections import defaultdict
 from dataclasses import replace
 from datetime import timedelta
+from functools import cache
 
 import numpy as np
 from leeway.disruption.rules import Budget
@@ -13,6 +14,7 @@ from leeway.selection.labels import SPOT
 from leeway.selection.packing.plan import PlannedNode
 from leeway.selection.packing.planning import Effort, pack
 from leeway.selection.packing.supply import Supply
+from leeway.selection.pods import PodSpec
 from leeway_cli.simulated_day.cluster import Cluster, Machine, Options
 from leeway_cli.simulated_day.day import BOOT, Leeway, minutes, simulate
 from leeway_cli.simulated_day.record import Record
@@ -68,14 +70,14 @@ class Day:
     """A simulated day of Leeway and what is computed about it, in USD.
 
     - `anew`: the nodes that Leeway would launch for all pods in an empty cluster every ten minutes;
-      `anew_chosen`: the same if EC2 chooses their types.
+      `anew_chosen`: the same if EC2 chooses their types; `anywhere`: without spreads over zones.
     - `whole`, `chosen`: lower bounds by whole nodes, without and with EC2's choice.
     - `price`, `unused`: of all nodes, by what keeps them. The unused part of a node is the share
       that is free of both its CPU and its memory.
     """
 
     def __init__(self, options: Options) -> None:
-        self.anew = self.anew_chosen = 0.0
+        self.anew = self.anew_chosen = self.anywhere = 0.0
         self.whole: list[float] = []
         self.chosen: list[float] = []
         self.price: dict[str, float] = defaultdict(float)
@@ -95,6 +97,8 @@ class Day:
             self.anew += plan.price * EVERY / 60
             chosen = sum(_chosen(one, offered, options.choices) for one in plan.launches)
             self.anew_chosen += chosen * EVERY / 60
+            free = [replace(one, spec=_anywhere(one.spec)) for one in pods]
+            self.anywhere += pack(free, offered, [], ANEW).price * EVERY / 60
         if cluster.minute % BOUNDED_EVERY == 0:
             specs = [one.spec for one in pods]
             self.whole.append(whole_nodes(specs, options.seed, cluster.hour, 1))
@@ -111,6 +115,7 @@ class Day:
         return [
             ("new nodes for all pods every ten minutes, EC2 chooses", self.anew_chosen),
             ("the same, and EC2 launches the cheapest type", self.anew),
+            ("the same, and pods are not spread over zones", self.anywhere),
             (
                 "bound: whole nodes, EC2 chooses, idle time",
                 with_idle_time(self.chosen, apart, idle),
@@ -128,6 +133,11 @@ class Day:
         total = sum(self.unused.values()), sum(self.price.values())
         table.add_row("all nodes", *(f"{dollars:.2f}" for dollars in total))
         return table
+
+
+@cache
+def _anywhere(spec: PodSpec) -> PodSpec:
+    return replace(spec, spreads=())
 
 
 def _why(one: Machine, cluster: Cluster, by: Leeway) -> str:
