@@ -69,6 +69,7 @@ async def _it_shows_the_cluster(tab: Tab) -> None:
         "saves 0.1535 USD per hour, 2 pods move",
         "Read the cluster",
         "No node retires or starts.",
+        "112.05 a month, or more",
     ):
         assert words in text, words
     assert text.count(HOSTILE) == 2, "text of a cluster is text"
@@ -113,6 +114,7 @@ async def _it_is_used_by_keyboard(tab: Tab) -> None:
     assert RETIRING in detail
     assert "shop/web-1" in detail
     assert "4 vCPU of 8 vCPU" in detail
+    assert "GPUs" not in detail
     await tab.press("Escape", 27)
     await tab.until("!document.getElementById('detail').open")
     assert await tab.run(FOCUSED) == RETIRING, "the focus is back"

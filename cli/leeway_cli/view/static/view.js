@@ -40,7 +40,7 @@ const totals = () => {
   text(by("more-price"), known ? `${month(sums.price)} a month${unknown}` : "no price is known");
   text(by("total-saving"), sums.saving === null ? "–" : sums.saving.toFixed(4));
   text(by("unit-saving"), sums.saving === null ? "" : "USD/h");
-  text(by("more-saving"), sums.saving === null ? "nothing is planned" : `${month(sums.saving)} a month`);
+  text(by("more-saving"), sums.saving === null ? "nothing is planned" : `${month(sums.saving)} a month${sums.complete ? "" : ", or more"}`);
   const names = [...(model.podsOf.get("")?.keys() ?? [])];
   const more = names.length > 5 ? ` and ${names.length - 5} more` : "";
   by("waiting").hidden = !names.length;
@@ -145,7 +145,7 @@ const detail = () => {
     Ready: node.ready ? "yes" : "no",
     CPU: `${cpu(node.cpu[0])} of ${cpu(node.cpu[1])}`,
     Memory: `${memory(node.memory[0])} of ${memory(node.memory[1])}`,
-    GPUs: node.gpus ? `${node.gpus[0]} of ${node.gpus[1]}` : "",
+    GPUs: node.gpus?.[1] ? `${node.gpus[0]} of ${node.gpus[1]}` : "",
     Price: node.price === undefined ? "not known" : `${node.price.toFixed(4)} USD per hour, ${month(node.price)} a month`,
     Age: clock(now() - node.createdAt),
     Next: next(node, now()),

@@ -39,7 +39,7 @@ from leeway.selection.packing.pod_groups import (
     with_preferences_required,
     without_preferences,
 )
-from leeway.selection.packing.requests import make_requests, meeting_min_values
+from leeway.selection.packing.requests import first_offerings, meeting_min_values
 from leeway.selection.packing.supply import Supply
 from leeway.selection.packing.topology import NO_RULES, Counters, Rules
 from leeway.selection.packing.unschedulable import Explanations
@@ -209,7 +209,8 @@ class PackingRun:
         return Demand(group, forms, zones, self._rank(group), values, offered)
 
     def _record_affinities(self, groups: Sequence[PodGroup], unplaced: Sequence[Unplaced]) -> None:
-        """Record which counters the placed pods depend on, and which counters others may follow."""
+        """Record which counters the placed pods depend on, which counters others may follow, and
+        which ones they exclude."""
         unplaced_pods: dict[int, int] = {}
         for entry in unplaced:
             unplaced_pods[id(entry.group)] = unplaced_pods.get(id(entry.group), 0) + len(entry.pods)
@@ -219,6 +220,7 @@ class PackingRun:
                     group.rules.affinity_in_zone
                 )
                 self._leader_counters |= _leading(group)
+                self.labels.placed(group)
 
     def _needs_restart(
         self, relaxations: Sequence[tuple[Unplaced, PodSpec | None]], waiting: Sequence[PodGroup]
@@ -521,4 +523,4 @@ def _lots(nodes: Sequence[NewNode]) -> list[PodBatch]:
 
 def _price(nodes: Sequence[NewNode], classifier: Classifier) -> float:
     kept, _ = meeting_min_values(nodes, classifier)
-    return sum(node.cheapest.price for node in make_requests(kept, classifier))
+    return float(classifier.supply.prices[first_offerings(kept, classifier)].sum())
