@@ -1,6 +1,7 @@
 """Small batches are packed one by one: every pod has a node, at a price near the bound."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from leeway.selection.pods import NodePool, Pod
 from leeway.selection.solver.one_by_one import ruin_and_recreate
 from leeway.selection.solver.problem import Problem, valid
 from leeway.selection.solver.programs import cover, least
-from leeway.selection.solver.solving import price
+from leeway.selection.solver.solving import of_whole_nodes, price
 
 from bench.plan_checker import violations
 from bench.workloads import diverse_pods, generic_pods, synthetic_catalog
@@ -64,7 +65,25 @@ def test_all_pods_have_a_node_that_every_rule_allows(problem: Problem, rounds: i
 @given(problems())
 def test_the_quick_bound_is_below_every_plan(problem: Problem) -> None:
     nodes = ruin_and_recreate(problem, 12, 0.0, always)
-    assert least(problem) <= price(problem, nodes) + 1e-6
+    bound = least(problem)
+    assert bound <= of_whole_nodes(problem, bound) + 1e-6 <= price(problem, nodes) + 2e-6
+
+
+def test_the_price_of_whole_nodes_is_a_multiple_of_the_lowest_one() -> None:
+    alike = Problem(
+        sizes=np.array([[1.0]]),
+        counts=np.array([5.0]),
+        matches=np.zeros((1, 0)),
+        caps=np.zeros((1, 0)),
+        max_per_node=np.array([INF]),
+        strict=np.ones(0, dtype=bool),
+        capacity=np.array([[2.0], [4.0]]),
+        prices=np.array([0.3, 0.6]),
+        allowed=np.ones((1, 2), dtype=bool),
+    )
+    assert of_whole_nodes(alike, least(alike)) == pytest.approx(0.9)
+    apart = replace(alike, prices=np.array([0.3, 0.61]))
+    assert of_whole_nodes(apart, least(apart)) == least(apart)
 
 
 def test_rounds_make_the_nodes_cheaper() -> None:
