@@ -6,9 +6,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from leeway.printable import printable_lines
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from rich.segment import Segment
+from rich.style import Style
 
 
 class Terminal(Console):
@@ -56,6 +57,28 @@ class ProgressBars:
         self._bars.stop()
 
 
+_LAST = 5
+"""Lines at the end of a view that are shown in any case: the totals are there."""
+
+
+class _Fitted:
+    """A view that has at most as many lines as the terminal. A longer one loses its middle."""
+
+    def __init__(self, view: RenderableType) -> None:
+        self._view = view
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = console.render_lines(self._view, options, pad=False)
+        room = max(options.size.height - 1, _LAST + 2)
+        if len(lines) > room:
+            first = room - _LAST - 1
+            words = f"… {len(lines) - first - _LAST:,} lines more"
+            lines[first:-_LAST] = [[Segment(words, Style(dim=True))]]
+        for line in lines:
+            yield from line
+            yield Segment.line()
+
+
 def show_changes(views: Iterator[RenderableType], console: Console) -> None:
     """Print views until Ctrl-C: in place on a terminal, elsewhere after each change."""
     from rich.live import Live
@@ -65,7 +88,7 @@ def show_changes(views: Iterator[RenderableType], console: Console) -> None:
     with suppress(KeyboardInterrupt), live or nullcontext():
         for view in views:
             if live is not None:
-                live.update(view, refresh=True)
+                live.update(_Fitted(view), refresh=True)
                 continue
             with console.capture() as captured:
                 console.print(view, soft_wrap=True)

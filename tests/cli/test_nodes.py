@@ -318,6 +318,55 @@ def test_totals_say_how_many_licences_the_price_lacks() -> None:
     )
 
 
+def test_totals_of_nodes_whose_prices_are_all_unknown_have_no_price() -> None:
+    rows = [row("a"), row("b")]
+    shown = rendered(rows, totals_of(rows, None), False, ())
+    assert "\nno price is known" in shown
+    assert "USD per hour" not in shown
+    assert "0.0000 USD per hour, 0.00 a month" in rendered([], totals_of([], None), False, ())
+
+
+def test_savings_are_at_least_what_there_was_time_to_simulate() -> None:
+    rows = [row("a", price=1.0)]
+    for complete, words in ((True, "\ncould save 0.5000"), (False, "\ncould save at least 0.5000")):
+        totals = totals_of(rows, 0.5, complete=complete)
+        assert words in rendered(rows, totals, False, ())
+
+
+def test_a_table_that_is_wider_than_the_terminal_leaves_out_columns() -> None:
+    name, owner = "ip-10-0-1-7.ec2.internal", "Auto Scaling group web"
+    rows = [
+        row(name, owner=owner, zone="us-east-1a", labels={"team": "web"}, fate=Fate.KEPT, next="k")
+    ]
+
+    def shown(width: int | None) -> list[str]:
+        table = rendered(rows, totals_of(rows, None), False, ["team"], width)
+        return table.plain.partition("\n\n")[0].splitlines()
+
+    whole = shown(None)
+    assert shown(len(whole[0]) + 20) == whole
+    for width in (130, 100, 80, 60):
+        head, line = shown(width)
+        assert max(len(head), len(line)) <= width
+        assert line.startswith("ip-10-0-1-7 ")
+        assert head.split()[:2] == ["NAME", "TYPE"]
+        assert (head.split()[-2:], line.split()[-2:]) == (["TEAM", "NEXT"], ["web", "k"])
+    assert "MEMORY" in shown(100)[0]
+    assert "ZONE" not in shown(100)[0]
+
+
+def test_what_happens_next_has_its_colour() -> None:
+    rows = [
+        row("a", fate=Fate.RETIRES, next="retires in 1:12", cpu=Share(5, 10)),
+        row("b", fate=Fate.KEPT, next="kept: PodIsBlocked"),
+    ]
+    table = rendered(rows, totals_of(rows, None), False, ())
+    styles = {table.plain[one.start : one.end]: str(one.style) for one in table.spans}
+    assert styles["retires in 1:12"] == "bold red"
+    assert styles["kept: PodIsBlocked"] == "dim"
+    assert styles["████"] == "green"
+
+
 def test_bars_and_clocks() -> None:
     assert bar(Share(0, 0)) == "-"
     assert bar(Share(5, 10)) == "████░░░░  50%"

@@ -13,7 +13,7 @@ from leeway.disruption.explain import (
     explain_cluster,
     explain_node,
 )
-from leeway.disruption.follow import MOST_ROUNDS
+from leeway.disruption.follow import MOST_ROUNDS, follow
 from leeway.disruption.rules import Budget, Cause, ReturnRules
 from leeway.disruption.snapshot import Snapshot
 from leeway.instances.owners import Owner, OwnerKind
@@ -67,6 +67,18 @@ def test_a_drifted_node_saves_what_its_replacement_costs_less() -> None:
     assert found.next is not None
     assert found.next.returned.saving == 0
     assert found.next.saving == pytest.approx(0.35)
+
+
+def test_replacements_that_there_is_no_time_to_simulate_are_steps_without_launches() -> None:
+    why = "It runs another AMI."
+    own = [replace(own_node(f"n{n}", spec(1500), kind="small"), drift=(why,)) for n in range(4)]
+    rules = ReturnRules(after=None, budgets=())
+    given, times = snapshot(*own, rules=rules), iter([True, True])
+    course = follow(given, decide_returns(given), lambda: next(times, False))
+    assert [bool(step.launches) for step in course.steps] == [True, True, False, False]
+    assert [step.allowed for step in course.steps] == [True] * 4
+    assert [step.saving for step in course.steps] == [0] * 4
+    assert not course.complete
 
 
 def test_a_step_that_a_budget_delays_is_shown_at_its_time() -> None:

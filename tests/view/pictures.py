@@ -24,6 +24,7 @@ def node(owner: str = "pool web", **given: Any) -> Node:
         "ready": True,
         "price": 0.1535,
         "others": 3,
+        "gpus": (0, 0),
     }
     return Node(owner, **base | given)
 
@@ -39,6 +40,7 @@ def totals(**given: Any) -> Totals:
         "price": 0.307,
         "without_price": 0,
         "saving": 0.1535,
+        "complete": False,
     }
     return Totals(**base | given)
 

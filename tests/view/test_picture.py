@@ -55,6 +55,7 @@ def test_a_picture_has_nodes_pods_prices_and_the_plan_with_its_reasons() -> None
     ((_, one),) = found.pods.items()
     assert (one.node, one.cpu) == ("full", 1500)
     assert found.nodes["full"].cpu[0] == 1500
+    assert "gpus" not in msgspec.to_builtins(found.nodes["full"]), "the node has none"
     assert found.plan is not None
     first = found.plan[0]
     assert (first.nodes, first.cause, first.at) == (("empty",), "Empty", None)
@@ -70,6 +71,14 @@ def test_a_picture_has_nodes_pods_prices_and_the_plan_with_its_reasons() -> None
 def test_without_a_plan_nothing_is_said_of_savings() -> None:
     found = picture_of(seen(plan=False), None, (), (), "")
     assert (found.plan, found.totals.saving) == (None, None)
+
+
+def test_savings_that_there_was_no_time_to_simulate_are_not_counted() -> None:
+    whole = seen()
+    assert picture_of(whole, None, (), (), "").totals.complete
+    assert whole.course is not None
+    cut = replace(whole, course=replace(whole.course, complete=False))
+    assert not picture_of(cut, None, (), (), "").totals.complete
 
 
 def test_a_settled_cluster_sends_only_a_price() -> None:

@@ -14,7 +14,7 @@ from leeway_cli.completion import nodes as complete_nodes
 from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors, kubernetes_errors
 from leeway_cli.explain.asked import ClusterName, NodesOption
 from leeway_cli.manifests.files import FilesOption
-from leeway_cli.nodes.rows import NodeRow, Share, Sort, Totals, ordered, totals_of
+from leeway_cli.nodes.rows import Fate, NodeRow, Share, Sort, Totals, ordered, totals_of
 from leeway_cli.output import Format, kept_warnings, stdout_console
 from leeway_cli.places import (
     AllOption,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from leeway.kubernetes.connection import Connection
     from leeway.provisioning.cluster_state import ClusterStates
     from rich.console import RenderableType
+    from rich.text import Text
 
     from leeway_cli.explain.capacity import KeptOffers, Source
     from leeway_cli.nodes.reading import NodeReading
@@ -124,9 +125,9 @@ def nodes(
     names = frozenset(one.removeprefix("node/") for one in name or ())
 
     def as_text(one: _Listed) -> "RenderableType":
-        from rich.text import Text
-
-        return Text(rendered(one.rows, one.totals, output is NodesFormat.WIDE, label or ()))
+        console = stdout_console()
+        width = console.width if watch and console.is_terminal else None
+        return rendered(one.rows, one.totals, output is NodesFormat.WIDE, label or (), width)
 
     with closing(_Listing(source, clusters, names, selector, sort)) as listing:
         if watch:
@@ -148,7 +149,8 @@ def _sums(listed: "Sequence[_Listed]") -> tuple[dict[str, Any], str]:
     """Return the totals of several clusters, as JSON and in words."""
     savings = [one.totals.saving for one in listed if one.totals.saving is not None]
     rows = (row for one in listed for row in one.rows)
-    totals = totals_of(rows, sum(savings) if savings else None)
+    complete = all(one.totals.complete for one in listed)
+    totals = totals_of(rows, sum(savings) if savings else None, complete=complete)
     return _totals_as_data(totals), _totals_text(totals)
 
 
@@ -214,7 +216,8 @@ class _Listing:
                 selected = _selected(self._selector, cluster.connection)
                 rows = [one for one in rows if one.name in selected]
         saving = seen.saving if len(rows) == len(seen.rows) else None
-        return _Listed(ordered(rows, self._sort), totals_of(rows, saving))
+        totals = totals_of(rows, saving, complete=seen.complete)
+        return _Listed(ordered(rows, self._sort), totals)
 
     def _open(self, place: Place) -> "_Cluster":
         from leeway.kubernetes.kubeconfig import kubeconfig_connection
@@ -322,18 +325,72 @@ def _label(key: str) -> Callable[[NodeRow], str]:
     return lambda row: row.labels.get(key, "-")
 
 
-def rendered(rows: Sequence[NodeRow], totals: Totals, wide: bool, labels: Sequence[str]) -> str:
-    """Render the nodes as a table, and their totals below it."""
+_STYLES = {
+    Fate.RETIRES: "bold red",
+    Fate.NOT_READY: "red",
+    Fate.STARTING: "green",
+    Fate.GOES: "yellow",
+    Fate.KEPT: "dim",
+    Fate.NONE: "",
+}
+
+_LEFT_OUT = ("ZONE", "AGE", "CAPACITY", "GPUS", "OWNER", "MEMORY", "PODS", "USD/H")
+"""Columns that a narrow terminal has no room for, the first one first."""
+
+
+def rendered(
+    rows: Sequence[NodeRow],
+    totals: Totals,
+    wide: bool,
+    labels: Sequence[str],
+    width: int | None = None,
+) -> "Text":
+    """Render the nodes as a table, and their totals below it. With a `width`, names lose their
+    domain and columns are left out until the table fits."""
     from leeway.clock import SystemClock
     from leeway.printable import printable
-
-    from leeway_cli.manifests.changes import aligned
+    from rich.text import Span, Text
 
     columns = _columns(wide, labels, SystemClock().now())
     if not totals.gpus.allocatable:
         del columns["GPUS"]
-    lines = [[printable(show(row)) for show in columns.values()] for row in rows]
-    return f"{aligned([[*columns], *lines])}\n{_totals_text(totals)}"
+    cells = {
+        head: [head, *(printable(show(row)) for row in rows)] for head, show in columns.items()
+    }
+    widths = {head: max(map(len, column)) for head, column in cells.items()}
+    if width is not None:
+        _narrow(cells, widths, width)
+    lines: list[str] = []
+    spans: list[Span] = []
+    begins = 0
+    for number, line in enumerate(zip(*cells.values(), strict=True)):
+        at = begins
+        for head, cell in zip(cells, line, strict=True):
+            end, style = at + len(cell), "" if number else "bold"
+            if number and head == "NEXT":
+                style = _STYLES[rows[number - 1].fate]
+            elif number and cell.startswith(_FULL):
+                end, style = end - len(cell.lstrip(_FULL)), "green"
+            if style:
+                spans.append(Span(at, end, style))
+            at += widths[head] + 3
+        padded = (f"{cell:{widths[head]}}" for head, cell in zip(cells, line, strict=True))
+        lines.append("   ".join(padded).rstrip())
+        begins += len(lines[-1]) + 1
+    lines += ["", _totals_text(totals)]
+    return Text("\n".join(lines), no_wrap=width is not None, overflow="ellipsis", spans=spans)
+
+
+def _narrow(cells: dict[str, list[str]], widths: dict[str, int], width: int) -> None:
+    def too_wide() -> bool:
+        return sum(widths.values()) + 3 * (len(widths) - 1) > width
+
+    if too_wide():
+        cells["NAME"] = [one.partition(".")[0] for one in cells["NAME"]]
+        widths["NAME"] = max(map(len, cells["NAME"]))
+    for head in _LEFT_OUT:
+        if head in cells and too_wide():
+            del cells[head], widths[head]
 
 
 def _totals_text(totals: Totals) -> str:
@@ -349,17 +406,19 @@ def _totals_text(totals: Totals) -> str:
         parts.append(f"{counted(gpus, 'GPU')} ({totals.gpus.share:.0%} requested)")
     parts.append(counted(totals.pods.requested, "pod"))
     cost = f"{totals.price:,.4f} USD per hour, {totals.price * MONTH_HOURS:,.2f} a month"
-    if totals.without_price:
+    if not totals.price_known:
+        cost = "no price is known"
+    elif totals.without_price:
         cost += f", without the {totals.without_price} of unknown price"
     if totals.windows:
         licences = counted(totals.windows, "Windows licence", "Windows licences")
         cost += f", without {licences}"
     lines = [", ".join(parts), cost]
     if totals.saving:
-        month = totals.saving * MONTH_HOURS
+        month, least = totals.saving * MONTH_HOURS, "" if totals.complete else "at least "
         lines.append(
-            f"could save {totals.saving:,.4f} USD per hour, {month:,.2f} a month: see `leeway "
-            "explain cluster`"
+            f"could save {least}{totals.saving:,.4f} USD per hour, {month:,.2f} a month: see "
+            "`leeway explain cluster`"
         )
     return "\n".join(lines)
 
@@ -410,4 +469,5 @@ def _totals_as_data(totals: Totals) -> dict[str, Any]:
         "nodesWithoutPrice": totals.without_price,
         "nodesWithoutLicence": totals.windows,
         **price_as_data(totals.saving, "saving"),
+        "complete": totals.complete,
     }

@@ -46,6 +46,11 @@ class Seen:
         """What all steps save, in USD per hour; None if nothing was planned."""
         return None if self.course is None else sum(step.saving for step in self.course.steps)
 
+    @property
+    def complete(self) -> bool:
+        """Whether there was time to simulate all steps."""
+        return self.course is None or self.course.complete
+
 
 class NodeReading:
     """Reads a cluster. What would be given back is planned once a minute. What AWS says of prices

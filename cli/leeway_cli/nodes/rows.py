@@ -86,8 +86,9 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The sums of some nodes. `saving` is in USD per hour, None if no plan was made. `windows` are
-    nodes whose price lacks the licence: the catalog has the prices of Linux."""
+    """The sums of some nodes. `saving` is in USD per hour, None if no plan was made; if it is not
+    `complete`, more may be saved. `windows` are nodes whose price lacks the licence: the catalog
+    has the prices of Linux."""
 
     nodes: int
     cpu: Share
@@ -98,6 +99,12 @@ class Totals:
     without_price: int
     saving: float | None
     windows: int = 0
+    complete: bool = True
+
+    @property
+    def price_known(self) -> bool:
+        """Whether the price of a node is known, or there is no node."""
+        return self.without_price < self.nodes or not self.nodes
 
 
 def rows_of(
@@ -212,7 +219,7 @@ def clock(time: timedelta) -> str:
     return f"{minutes}:{seconds % 60:02}"
 
 
-def totals_of(rows: Iterable[NodeRow], saving: float | None) -> Totals:
+def totals_of(rows: Iterable[NodeRow], saving: float | None, *, complete: bool = True) -> Totals:
     """Sum up rows."""
     listed = [*rows]
     return Totals(
@@ -225,6 +232,7 @@ def totals_of(rows: Iterable[NodeRow], saving: float | None) -> Totals:
         without_price=sum(one.price is None for one in listed),
         saving=saving,
         windows=sum(one.labels.get(OS) == "windows" for one in listed),
+        complete=complete,
     )
 
 

@@ -37,6 +37,10 @@ class Pod(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     memory: int
 
 
+NO_GPUS = (0, 0)
+"""A default is left out only if a field has this very object."""
+
+
 class Node(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
     """A node. Shares are what is requested, and what the node has: CPU in millicores, memory in
     bytes. `others` are pods without an entry of their own: those of DaemonSets and static ones.
@@ -53,7 +57,7 @@ class Node(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unkno
     capacity_type: str = ""
     zone: str = ""
     ready: bool = False
-    gpus: tuple[int, int] = (0, 0)
+    gpus: tuple[int, int] = NO_GPUS
     others: int = 0
     leaving: int = 0
     price: float | None = None
@@ -87,7 +91,8 @@ class LogLine(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Totals(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """The sums. `price` and `saving` are in USD per hour; `saving` is None without a plan."""
+    """The sums. `price` and `saving` are in USD per hour; `saving` is None without a plan, and more
+    may be saved if it is not `complete`."""
 
     nodes: int
     pods: int
@@ -97,6 +102,7 @@ class Totals(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     price: float
     without_price: int
     saving: float | None
+    complete: bool = True
 
 
 type Price = tuple[float, float | None]
@@ -150,14 +156,13 @@ def picture_of(
     """
     capacity = seen.capacity
     at = max(capacity.snapshot.now.timestamp(), before.at if before else 0.0)
-    totals = totals_of(seen.rows, seen.saving)
+    totals = totals_of(seen.rows, seen.saving, complete=seen.complete)
     nodes = {one.name: one for one in (*capacity.snapshot.own, *(f.one for f in capacity.foreign))}
     pods = dict(_pods(nodes.values()))
     waiting = [one for one in capacity.snapshot.waiting if one.name not in pods]
     pods |= {one.name: _pod("", one.spec.requests) for one in waiting}
     steps = None if seen.course is None else seen.course.steps[:MOST_STEPS]
-    known = totals.without_price < totals.nodes or not totals.nodes
-    price = round(totals.price, 6) if known else None
+    price = round(totals.price, 6) if totals.price_known else None
     return Picture(
         at=at,
         cluster=cluster,
@@ -190,6 +195,7 @@ def picture_of(
             price=round(totals.price, 6),
             without_price=totals.without_price,
             saving=None if totals.saving is None else round(totals.saving, 6),
+            complete=totals.complete,
         ),
         warnings=tuple(dict.fromkeys(printable(one.removeprefix("warning: ")) for one in warnings)),
     )
@@ -207,7 +213,7 @@ def _node(row: NodeRow, one: OwnNode | None) -> Node:
         capacity_type=row.capacity_type,
         zone=row.zone,
         ready=row.ready,
-        gpus=(row.gpus.requested, row.gpus.allocatable),
+        gpus=(row.gpus.requested, row.gpus.allocatable) if row.gpus.allocatable else NO_GPUS,
         others=max(len(one.node.pods) - len(one.pods), 0) if one else 0,
         leaving=one.node.terminating.of("pods") if one else 0,
         price=None if row.price is None else round(row.price, 6),

@@ -19,27 +19,33 @@ from leeway.selection.solver.problem import Proceed
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A cluster after one or more returns, and the nodes that are launched for each of them."""
+    """A cluster after one or more returns, and the nodes that are launched for each of them: None
+    for those that there was no time to simulate."""
 
     snapshot: Snapshot
-    launches: tuple[tuple[PlannedNode, ...], ...]
+    launches: tuple[tuple[PlannedNode, ...] | None, ...]
 
 
-def outcome_of(snapshot: Snapshot, returns: Iterable[NodeReturn]) -> Outcome:
-    """Return the cluster after these returns, which a decision about `snapshot` has found.
+def outcome_of(
+    snapshot: Snapshot, returns: Iterable[NodeReturn], proceed: Proceed = always
+) -> Outcome:
+    """Return the cluster after these returns, which a decision about `snapshot` has found. Nodes
+    are replaced as long as `proceed` returns True: each replacement is a plan of its own.
 
     Pods of nodes that are not replaced move to the places of one common plan, as the decision has
     confirmed it. A pod that has no place then waits for a node.
     """
     returns = tuple(returns)
     together = [one for one in returns if not one.replaced]
-    now, launches = snapshot, dict[int, tuple[PlannedNode, ...]]()
+    now, launches = snapshot, list[tuple[PlannedNode, ...] | None]()
     if together:
         now, _ = _without(now, together, launch=False)
-    for number, one in enumerate(returns):
-        if one.replaced:
-            now, launches[number] = _without(now, [one], launch=True)
-    return Outcome(now, tuple(launches.get(number, ()) for number in range(len(returns))))
+    for one in returns:
+        new: tuple[PlannedNode, ...] | None = None if one.replaced else ()
+        if one.replaced and proceed():
+            now, new = _without(now, [one], launch=True)
+        launches.append(new)
+    return Outcome(now, tuple(launches))
 
 
 def _without(
@@ -136,7 +142,8 @@ MOST_ROUNDS = 30
 class Step:
     """One return, and the nodes that are launched for it. `allowed`: it is allowed now. Otherwise
     it is from the time `at` (UTC) on, after the steps before it. `saving` is in USD per hour: also
-    that of expired and drifted nodes, which are not given back for it."""
+    that of expired and drifted nodes, which are not given back for it, if there was time to
+    simulate their replacements."""
 
     at: datetime
     returned: NodeReturn
@@ -171,10 +178,10 @@ def follow(snapshot: Snapshot, decision: ReturnDecision, proceed: Proceed = alwa
     now, until = snapshot, snapshot.now + snapshot.worth.horizon
     for number in range(MOST_ROUNDS):
         if decision.returns:
-            outcome = outcome_of(now, decision.returns)
+            outcome = outcome_of(now, decision.returns, proceed)
             for one, new in zip(decision.returns, outcome.launches, strict=True):
-                saving = _saving(one, new, now)
-                steps.append(Step(now.now, one, saving, new, allowed=number == 0))
+                saving = one.saving if new is None else _saving(one, new, now)
+                steps.append(Step(now.now, one, saving, new or (), allowed=number == 0))
             now = replace(outcome.snapshot, most=None)
         elif now.most is not None:
             now = replace(now, most=None)
