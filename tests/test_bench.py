@@ -7,6 +7,10 @@ from typing import Any
 import pytest
 import yaml
 from leeway.manifests.reading import read_manifests
+from leeway.selection.packing.planning import Effort, pack
+from leeway.selection.pods import Pod
+from leeway_cli.simulated_day.bound import bound_of
+from leeway_cli.simulated_day.workload import Workload, supply
 from leeway_sandbox.template import parse_template
 
 from bench.__main__ import main
@@ -27,6 +31,7 @@ from bench.idle import (
 from bench.provision import manifests
 from bench.spot_risk import POLICIES, STEPS, TODAY, listed_prices, market_of, run
 from bench.storms import timings, usage
+from bench.whole_nodes import whole_nodes, with_idle_time
 
 
 def test_the_total_of_a_bill_is_the_sum_of_its_items() -> None:
@@ -139,3 +144,26 @@ def test_a_policy_that_avoids_pools_is_interrupted_less_and_pays_more() -> None:
     assert careful.interruptions < todays.interruptions
     assert careful.cost > todays.cost
     assert todays.moves == pytest.approx(0.05 * todays.interruptions)
+
+
+@pytest.mark.parametrize("services", [["ledger"], ["search"], ["images", "metrics", "orders"]])
+def test_a_bound_by_whole_nodes_lies_between_the_bound_by_parts_and_a_plan(
+    services: list[str],
+) -> None:
+    workload = Workload(seed=0, scale=0.3)
+    kinds = [workload.services[name] for name in services]
+    specs = [one.spec for one in kinds for _ in range(workload.replicas(one, 12 * 60))]
+    plan = pack(
+        [Pod(str(i), one) for i, one in enumerate(specs)], supply(0, 12), [], Effort(improvements=5)
+    )
+    whole = whole_nodes(specs, 0, 12, choices=1)
+    assert bound_of(specs, 0, 12) <= whole * 1.0001
+    assert whole <= plan.price * 1.0001
+    assert whole <= whole_nodes(specs, 0, 12, choices=5)
+
+
+def test_a_dip_of_the_price_is_kept_if_that_costs_less_than_to_launch_again() -> None:
+    hour, day = 1.0, [2.0, 1.0, 2.0]
+    assert with_idle_time(day, hour, idle=0.0) == pytest.approx(5.0)
+    assert with_idle_time(day, hour, idle=0.5) == pytest.approx(5.5), "one more is launched"
+    assert with_idle_time(day, hour, idle=3.0) == pytest.approx(6.0), "it is kept"

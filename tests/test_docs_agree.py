@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from leeway.notices import NoticeKind
 from leeway.policy.rules import VOLUNTARY
+from leeway_cli.sandbox.faults import FORMS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -17,6 +18,7 @@ NAMES = {
 }
 """How pages name the notices whose retirements are voluntary."""
 RETURNS = {NoticeKind.CAPACITY_RETURN: "no node is given back"}
+"""A return of capacity is also how a drifted node of a group is replaced."""
 
 
 def section(page: str, heading: str) -> str:
@@ -29,7 +31,9 @@ def section(page: str, heading: str) -> str:
 
 @pytest.mark.parametrize("kind", sorted(VOLUNTARY))
 def test_pause_names_every_voluntary_retirement(kind: NoticeKind) -> None:
-    assert (NAMES | RETURNS)[kind] in section("configuration.md", "Pausing")
+    said = section("configuration.md", "Pausing")
+    assert (NAMES | RETURNS)[kind] in said
+    assert "[drifted node of a group](groups.md)" in said
 
 
 def test_no_page_says_that_only_detached_instances_are_terminated() -> None:
@@ -44,6 +48,17 @@ def test_pages_about_do_not_disrupt_name_nodes_that_are_given_back(page: str) ->
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     rows = [row for row in text.splitlines() if "`karpenter.sh/do-not-disrupt`" in row]
     assert any("giving-back.md#what-keeps-a-node" in row for row in rows)
+
+
+def test_the_page_of_the_sandbox_has_each_form_of_faults() -> None:
+    page = (ROOT / "docs" / "sandbox.md").read_text(encoding="utf-8")
+    rows = [row.split(" | ")[0] for row in page.splitlines() if row.startswith("| `")]
+    written = " ".join(rows)
+    forms = [line.split()[0] for line in FORMS.splitlines() if not line.startswith(" ")]
+    assert len(forms) > 15
+    for form in forms:
+        place, _, setting = form.rpartition(":")
+        assert f"`{form}`" in written or all(part in written for part in (place, setting)), form
 
 
 def test_the_catalog_is_for_the_function_that_launches() -> None:

@@ -45,6 +45,12 @@ def test_only_a_run_of_all_clusters_counts_findings() -> None:
     assert {name for name, *_ in metrics_in(single)} == {"ClusterProblems"}
 
 
+def test_planned_replacements_of_a_roll_are_logged_and_wake_nobody() -> None:
+    begun = ClusterReport("prod", begun=REPORT.findings)
+    (line,) = lines_of(lambda telemetry: telemetry.reconciled([begun], all_clusters=True))
+    assert (line["level"], line["instance"]) == ("INFO", REPORT.findings[0].instance)
+
+
 def test_nodes_and_returns_are_logged_as_dashboards_read_them() -> None:
     report = ClusterReport(
         "prod",

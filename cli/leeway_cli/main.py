@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import os
+import re
 import sys
 import traceback
 from collections.abc import Iterator, MutableMapping, Sequence
@@ -158,7 +159,7 @@ def run(arguments: list[str] | None = None) -> int:
         return _report(error, error.exit_code, as_json)
     except typer.TyperException as error:
         # Without a message, typer has printed the help already.
-        problem = as_clause(error.format_message().replace("Value error, ", ""))
+        problem = as_clause(_plain(error.format_message()))
         code = error.exit_code
         return _report(CommandError(f"{problem}."), code, as_json) if problem else code
     except (typer.Abort, KeyboardInterrupt):
@@ -178,6 +179,12 @@ def run(arguments: list[str] | None = None) -> int:
     if outcome == STOPPED:  # typer returns it after Ctrl-C
         return _report(CommandError("The command was interrupted."), STOPPED, as_json)
     return outcome if isinstance(outcome, int) else DONE
+
+
+def _plain(message: str) -> str:
+    """Return a message about an option without the words of the library that validates it."""
+    message = re.sub(r"Input should be (?=greater|less)", "expected a number ", message)
+    return message.replace("Input should be", "expected").replace("Value error, ", "")
 
 
 def _requests_json(arguments: Sequence[str]) -> bool:

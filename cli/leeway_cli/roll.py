@@ -93,8 +93,7 @@ def roll(
         one = "--stop" if stop else "--watch"
         raise BadInputError(f"{one}: expected no other option of the roll.")
     found = find_stack(stack)
-    if found.clusters is not None and cluster not in found.clusters:
-        raise CannotBeDoneError(f"Leeway does not manage cluster {cluster}: `leeway adopt` it.")
+    found.check_managed(cluster)
     if stop:
         _write(found, cluster, group, lambda stored, now: stop_roll(stored, group, now))
     elif not watch:

@@ -84,16 +84,32 @@ class Stack:
         return f"table {self.table}"
 
     def warn_if_unmanaged(self, cluster: str) -> None:
-        """Warn if the deployment does not manage the cluster: its manifests have no effect."""
-        if self.clusters is not None and cluster not in self.clusters:
-            from leeway.manifests.base import near_miss
+        """Warn if the deployment does not manage the cluster: nothing acts on its manifests."""
+        if problem := self._unmanaged(cluster):
+            write_stderr(f"warning: {problem}")
 
-            known = ", ".join(self.clusters) or "none"
-            write_stderr(
-                f"warning: Leeway does not manage cluster {cluster} (ClusterNames: {known})"
-                f", so manifests have no effect there before `leeway adopt {cluster}`"
-                f"{near_miss(cluster, self.clusters)}"
+    def check_managed(self, cluster: str) -> None:
+        """Check that the deployment manages the cluster, before a change that would do nothing.
+
+        Raises:
+            CannotBeDoneError: it does not.
+        """
+        if problem := self._unmanaged(cluster):
+            raise CannotBeDoneError(
+                f"Nothing was changed: {problem}{'' if problem.endswith('?') else '.'}"
             )
+
+    def _unmanaged(self, cluster: str) -> str:
+        if self.clusters is None or cluster in self.clusters:
+            return ""
+        from leeway.manifests.base import near_miss
+
+        known = ", ".join(self.clusters) or "none"
+        return (
+            f"Leeway does not manage cluster {cluster} (ClusterNames: {known})"
+            f", and does nothing there before `leeway adopt {cluster}`"
+            f"{near_miss(cluster, self.clusters)}"
+        )
 
     def manifests(self) -> "StoredManifests":
         """Return the table's manifests."""

@@ -1,16 +1,19 @@
 """docs/command-line-policy.json grants the calls of the command line and nothing more."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from leeway.aws.target_groups import LoadBalancerTargets
 from leeway.catalog.stored import SURVEY
 from leeway.clock import SystemClock
 from leeway.disruption.current_launches import CurrentLaunches
 from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.cluster_state import ClusterState
 from leeway.selection.offers.survey import compressed
+from leeway.wiring.clients import client
 from leeway.wiring.launch_nodes import node_sources
 from leeway_cli import main
 from leeway_cli.explain.asked import stored_launches
@@ -22,6 +25,7 @@ from leeway_cli.status.view import read_cluster_status
 from leeway_cli.terminate.run import AwsInstances, Call, Ending
 
 from tests.aws.stored import TABLE, table_in
+from tests.aws.test_target_contract import balanced
 from tests.cli.conftest import drop_clients
 from tests.cli.test_status import pause, retire, store_drain
 from tests.disruption.clusters import facts
@@ -111,6 +115,9 @@ def end_instances(monkeypatch: pytest.MonkeyPatch, directory: Path) -> set[str]:
         aws.control("PUT", "links", {"eks": {"prod": link}})
         read_what_pools_launch()
         instances = AwsInstances("https://127.0.0.1", "", "leeway")
+        group = balanced(aws.client, "web", [grouped], 1)
+        assert [one.group for one in instances.targets(grouped, ())] == [group]
+        assert LoadBalancerTargets(partial(client, "elbv2")).deregistration_delay(group)
         for instance in (grouped, launched["Instances"][0]["InstanceId"]):
             now = instances.read(instance)
             assert instances.foreign(instance, now) is not None

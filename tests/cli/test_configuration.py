@@ -620,9 +620,13 @@ def test_the_table_is_found_in_the_stacks_outputs_and_an_unmanaged_cluster_is_a_
     code, _, err = run("apply", "-f", write(other), "--stack", "nodes", cluster="qa")
     assert code == 0
     assert err == (
-        "warning: Leeway does not manage cluster qa (ClusterNames: dev, prod), so manifests have "
-        "no effect there before `leeway adopt qa`\n"
+        "warning: Leeway does not manage cluster qa (ClusterNames: dev, prod), and does nothing "
+        "there before `leeway adopt qa`\n"
     )
+    code, out, err = run("pause", "prd", "--stack", "nodes", cluster="")
+    assert (code, out) == (1, "")
+    assert err.startswith("leeway: Nothing was changed: Leeway does not manage cluster prd")
+    assert err.endswith("`leeway adopt prd`; did you mean prod?\n")
 
 
 OVERLAY = """\

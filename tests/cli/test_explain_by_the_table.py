@@ -12,6 +12,7 @@ from leeway.manifests.configuration import StoredManifests
 from leeway_cli import main
 
 from tests.aws.stored import TABLE, manifest
+from tests.aws.test_target_contract import balanced
 from tests.sandbox.aws.started import Sandbox
 
 EVENT = Path(__file__).parents[2] / "events" / "rebalance-recommendation.json"
@@ -134,3 +135,21 @@ def test_an_instance_that_ec2_does_not_have_differs_from_one_that_was_not_read(
     assert main.run(["explain", str(EVENT), "-o", "json"]) == 0
     (plan,) = json.loads(capsys.readouterr().out)["instances"]
     assert "EC2 knows no instance" in plan["replacementReason"]
+
+
+def test_the_plan_names_the_target_groups_that_have_the_instance(
+    aws: Sandbox, explain: Explain, store: Callable[..., None]
+) -> None:
+    store(spec={"waitForTargets": True})
+    plan, _ = explain()
+    assert not any("Target group" in one for one in plan["remarks"])
+    balanced(aws.client, "explained", [plan["instance"]], 90)
+    plan, warned = explain()
+    (remark,) = [one for one in plan["remarks"] if "Target group" in one]
+    assert remark.startswith("Target group explained has the instance, and keeps")
+    assert "for 1m30s at most" in remark
+    denied = {"service": "elasticloadbalancing", "action": "DescribeTargetGroups"}
+    aws.control("PUT", "faults", {"faults": [{**denied, "error": "AccessDenied"}]})
+    plan, warned = explain()
+    assert any("targets of load balancers are not known" in one for one in plan["remarks"])
+    assert warned == ""

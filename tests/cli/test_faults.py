@@ -129,6 +129,7 @@ def test_throttle_is_a_switch_and_a_file_is_not_changed(tmp_path: Path) -> None:
         ("aws:ec2:error=0.3", "expected a form that"),
         ("aws:ec2:Describe*:error=2", "expected a number, 0 to 1, got '2'"),
         ("events:late=soon", "expected a number, 0 or more, got 'soon'"),
+        ("aws", "expected a form that"),
         ("aws=nowhere.json", "nowhere.json: No such file or directory"),
     ],
 )

@@ -2,17 +2,20 @@
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from leeway.costs import COST, OTHER, CostHour, SpotPool
 from leeway.selection.resources import Resources
 from leeway_cli import main
 from leeway_cli.errors import CannotBeDoneError
 from leeway_cli.selection.group_advice import STRATEGY, Advice, ScalingGroup, advise, notes
 from leeway_cli.selection.sources import sandbox_catalog
 
+from tests.aws.stored import table_in
 from tests.cli.test_convert_account import KEY, account, launch_template, subnets
 from tests.sandbox.aws.started import Sandbox
 
@@ -181,7 +184,7 @@ def test_the_command_prints_a_policy_that_aws_takes(
     assert main.run(["select", "--for-group", "advice", "--sandbox"]) == 0
     printed = capsys.readouterr()
     assert "1 instance type -> 20 instance types" in printed.err
-    assert "Expected interruptions: not known." in printed.err
+    assert "Interruptions: none of these types ran in the cluster" in printed.err
     account.client("autoscaling").update_auto_scaling_group(
         AutoScalingGroupName="advice", MixedInstancesPolicy=json.loads(printed.out)
     )
@@ -190,13 +193,42 @@ def test_the_command_prints_a_policy_that_aws_takes(
     assert written["LaunchTemplate"]["LaunchTemplateSpecification"]["Version"] == "1"
     assert main.run(["select", "--for-group", "advice", "--sandbox", "-o", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["expectedInterruptions"] is None
+    assert found["after"]["counted"] == {
+        "days": 30,
+        "interruptions": 0,
+        "instanceHours": 0,
+        "types": 0,
+    }
     assert len(found["before"]["types"]) == 20
     nodes = tmp_path / "nodes.json"
     nodes.write_text('{"apiVersion": "v1", "kind": "List", "items": []}')
     arguments = ["select", "--for-group", "advice", "--sandbox", "--nodes", str(nodes)]
     assert main.run(arguments) == 0
     assert "no pod of --nodes runs on a node of group advice" in capsys.readouterr().err
+
+
+def test_the_interruptions_that_were_counted_are_shown(
+    account: Sandbox, capsys: pytest.CaptureFixture[str]
+) -> None:
+    launch_template(account, "counted", InstanceType="m5.large")
+    tag = {"Key": "eks:cluster-name", "Value": "prod", "PropagateAtLaunch": True}
+    template = {"LaunchTemplateName": "counted", "Version": "$Latest"}
+    create(account, "counted", LaunchTemplate=template, Tags=[tag])
+    now = datetime.now(UTC)
+    for days, interruptions in ((2, 3), (40, 50)):
+        end = now - timedelta(days=days)
+        spot = {
+            "m5.large us-east-1a": SpotPool(700.4, interruptions),
+            "m6i.large us-east-1a": SpotPool(100.0, 1),
+            "m5.large eu-west-1a": SpotPool(100.0, 9),
+            OTHER: SpotPool(100.0, 9),
+        }
+        hour = CostHour("prod", f"{end:%Y-%m-%d}", f"{end:%H}", end, spot=spot)
+        table_in(account).put(COST, hour)
+    assert main.run(["select", "--for-group", "counted", "--sandbox"]) == 0
+    said = capsys.readouterr().err
+    assert "Interruptions in 30 days: 3 in 700 instance-h of 1 type -> " in said
+    assert "instance-h of 2 types; 18 types of the policy did not run here." in said
 
 
 def test_the_template_of_an_override_stays(

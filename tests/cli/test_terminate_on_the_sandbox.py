@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
+from threading import Thread
 from typing import Any
 
 import httpx
@@ -23,12 +24,14 @@ from leeway_sandbox.provisioning import IMAGE, client
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Group, Scenario
 
+from tests.aws.test_target_contract import balanced
 from tests.cli.conftest import drop_clients
 from tests.retirement.retirements import interrupted
 
 CLUSTER, FOREIGN = "ends", "somebody-elses"
 PODS = "/api/v1/namespaces/default/pods"
 NODES = "/api/v1/nodes"
+EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
 
 type Terminate = Callable[..., tuple[int, dict[str, Any], str]]
 
@@ -184,6 +187,37 @@ def test_a_groups_node_is_drained_and_its_group_launches_another(
     until(lambda: state_of(sandbox, instance) in TERMINATED)
     assert group_of(sandbox, "web")["DesiredCapacity"] == desired
     until(lambda: len(nodes_of(sandbox, api, "web")) == desired)
+
+
+def test_an_instance_ends_when_its_load_balancers_have_drained_it(
+    sandbox: Sandbox, api: httpx.Client, terminate: Terminate
+) -> None:
+    def aws(service: str) -> Any:
+        return client(service, sandbox.aws_url)
+
+    node, instance = one_of(sandbox, api, "web")
+    group = balanced(aws, "patient", [instance], 3)
+    ended: list[str] = []
+
+    def deregister() -> None:
+        """Do what the AWS Load Balancer Controller does with an excluded node."""
+        until(lambda: EXCLUDED in api.get(f"{NODES}/{node}").json()["metadata"]["labels"])
+        aws("elbv2").deregister_targets(TargetGroupArn=group, Targets=[{"Id": instance}])
+        until(lambda: not targets_of(aws, group))
+        ended.append(state_of(sandbox, instance))
+
+    controller = Thread(target=deregister)
+    controller.start()
+    code, _, err = terminate(node, "--force", "--wait-for-targets")
+    controller.join()
+    assert (code, ended) == (0, ["running"]), err
+    assert "Load balancers drain 1 target of the instance, in patient." in err
+    until(lambda: state_of(sandbox, instance) in TERMINATED)
+
+
+def targets_of(aws: Callable[[str], Any], group: str) -> list[Any]:
+    answer = aws("elbv2").describe_target_health(TargetGroupArn=group)
+    return list(answer["TargetHealthDescriptions"])
 
 
 def test_with_decrement_the_group_becomes_smaller_and_keeps_its_minimum(

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 from leeway.capacity_requests import CapacityRequest
+from leeway.disruption.decide import decide_returns
 from leeway.disruption.snapshot import OwnNode, Snapshot, own_instances, snapshot_of
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
@@ -50,9 +51,25 @@ def test_a_node_has_the_price_of_its_offering_and_the_pods_that_hold_it(cluster:
     assert found.rules.keys() == {"web"}
 
 
+def test_a_pod_that_runs_in_spite_of_a_soft_taint_may_move_to_another_one(
+    catalog: Catalog,
+) -> None:
+    cluster = Cluster(catalog, disruption={"consolidateAfter": "0s"})
+    one, other = pods(2, cpu=300)
+    taints = (Taint("spare", "true", "PreferNoSchedule"),)
+    cluster.add("a", one, taints=taints)
+    cluster.add("b", other, taints=taints)
+    quiet = {"a": NOW - DAY, "b": NOW - DAY}
+    (found,) = decide_returns(cluster.snapshot(quiet)).returns
+    assert (found.cause, found.replaced) == ("Underutilized", False)
+    cluster.add("b", other)
+    (found,) = decide_returns(cluster.snapshot(quiet)).returns
+    assert found.nodes == ("a",), "no pod moves to a soft taint that it has avoided"
+
+
 def test_a_node_that_nobody_has_watched_is_quiet_from_now_on(cluster: Cluster) -> None:
     cluster.add("new")
-    cluster.add("busy", busy=True)
+    cluster.add("busy", busy_until=NOW + timedelta(minutes=1))
     quiet = {one.name: one.quiet_since for one in cluster.snapshot({"busy": NOW - DAY}).own}
     assert quiet == {"new": NOW, "busy": NOW}
 

@@ -6,17 +6,17 @@ from datetime import timedelta
 
 import pytest
 from leeway.disruption import reasons
-from leeway.disruption.decide import MOST_IN_DOUBT, decide_returns
+from leeway.disruption.decide import MOST_SIMULATED, decide_returns
 from leeway.disruption.rules import Budget, Cause, ReturnRules
 from leeway.disruption.snapshot import OwnNode
 from leeway.headroom.windows import parse_cron
 from leeway.policy.repair import Unhealthy
 from leeway.policy.worth import Worth
 from leeway.reasons import Reason
-from leeway.selection.labels import CAPACITY_TYPE, HOSTNAME, ZONE
+from leeway.selection.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE
 from leeway.selection.pods import NodePool, Pod, PodSpec, Spread, Weighted
 from leeway.selection.reading.claims import DEVICE_CLAIMS_NOT_PLANNED
-from leeway.selection.requirements import Requirements
+from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 
 from tests.disruption.snapshots import NOW, ON_DEMAND, own_node, snapshot, with_pods
@@ -134,6 +134,19 @@ def test_a_large_node_with_few_pods_is_replaced_by_a_cheaper_one() -> None:
     assert (one.replaced, one.cause) == (True, Cause.UNDERUTILIZED)
     assert one.saving == pytest.approx(0.35)
     assert "small" in one.reason.message
+
+
+@pytest.mark.parametrize(("least", "replaced"), [(3, True), (4, False)])
+def test_the_cheaper_types_of_a_replacement_keep_the_min_values_of_the_pool(
+    least: int, replaced: bool
+) -> None:
+    several = Requirement.of(INSTANCE_TYPE, "Exists", [], least)
+    requirements = ON_DEMAND.requirements.intersection(Requirements([several]))
+    pool = replace(ON_DEMAND, requirements=requirements)
+    large = own_node("large", spec(1500), kind="large")
+    found = decide_returns(snapshot(large, pools=(pool,)))
+    assert bool(found.returns) is replaced, "four types hold the pod, and three of them cost less"
+    assert replaced or "minValues 4 of instance-type, and only 3" in found.kept["large"].message
 
 
 @pytest.mark.parametrize(("most", "replaced"), [(1, []), (2, [("large",)])])
@@ -482,6 +495,27 @@ def test_an_unhealthy_node_is_named_where_it_keeps_others() -> None:
     assert "1 are disrupted, among them dead, not Ready" in found.kept["spare"].message
 
 
+def test_a_node_that_starts_uses_no_budget_and_does_not_count() -> None:
+    starts = replace(own_node("starts", age=MINUTE), ready=False, initialized=False)
+    spare = own_node("spare")
+    for budget in ("1", "10%"):
+        rules = ReturnRules(budgets=(Budget(budget),))
+        found = decide_returns(snapshot(starts, spare, rules=rules))
+        assert [one.nodes for one in found.returns] == [("spare",)]
+    half = [replace(starts, node=replace(starts.node, name=f"new-{i}")) for i in range(3)]
+    rules = ReturnRules(budgets=(Budget("50%"),))
+    found = decide_returns(snapshot(*half, spare, own_node("b"), rules=rules))
+    assert len(found.returns) == 1, "half of two, not of five"
+
+
+def test_a_node_that_was_kept_shortly_before_uses_no_budget() -> None:
+    rules = ReturnRules(budgets=(Budget("1"),), expires=DAY, forceful=True)
+    first, second = own_node("a", age=3 * DAY), own_node("b", age=2 * DAY)
+    found = decide_returns(snapshot(first, second, rules=rules, declined={"a": NOW + MINUTE}))
+    assert [one.nodes for one in found.returns] == [("b",)]
+    assert found.kept["a"].code == "NodeWasKept"
+
+
 OTHER = NodePool("other")
 
 
@@ -528,10 +562,32 @@ def drifted(name: str, *pods: PodSpec) -> OwnNode:
 
 def test_a_pool_in_doubt_that_could_not_help_holds_no_node() -> None:
     full = replace(ON_DEMAND, limits={"nodes": 1})
-    old = drifted("old", spec(3000))
+    old = own_node("old", spec(3000), age=30 * DAY)
+    rules = ReturnRules(expires=30 * DAY, budgets=())
     for doubted in (frozenset[str](), frozenset({"gpu"})):
-        found = decide_returns(snapshot(old, pools=(full, GPU), doubted=doubted))
+        found = decide_returns(snapshot(old, pools=(full, GPU), rules=rules, doubted=doubted))
         assert [one.nodes for one in found.returns] == [("old",)], doubted
+
+
+@pytest.mark.parametrize("doubted", [frozenset[str](), frozenset({"gpu"})])
+def test_a_drifted_node_whose_pod_has_no_other_place_stays_and_the_next_one_goes(
+    doubted: frozenset[str],
+) -> None:
+    gone = Requirements.from_labels({"example.com/gone": "yes"})
+    lost = replace(drifted("a", spec(3000, terms=(gone,))), created_at=NOW - 9 * DAY)
+    one = ReturnRules(budgets=(Budget("1"),))
+    found = decide_returns(snapshot(lost, drifted("b", spec(3000)), rules=one, doubted=doubted))
+    assert [one.nodes for one in found.returns] == [("b",)]
+    assert found.kept["a"].code == "NoPlaceToMoveTo"
+    assert "its pod default/a-0 would have no place" in found.kept["a"].message
+
+
+def test_a_drifted_node_goes_although_its_pods_prefer_what_it_has() -> None:
+    here = Weighted(1, Requirements.from_labels({ZONE: "a"}))
+    elsewhere = replace(ON_DEMAND, requirements=Requirements.from_labels({ZONE: "b"}))
+    old = drifted("old", replace(spec(3000), preferred_terms=(here,)))
+    found = decide_returns(snapshot(old, pools=(elsewhere,)))
+    assert [one.nodes for one in found.returns] == [("old",)]
 
 
 def test_a_node_that_no_budget_lets_go_reserves_no_room() -> None:
@@ -551,7 +607,7 @@ def test_nodes_of_one_run_do_not_share_the_same_room() -> None:
 
 
 def test_outdated_nodes_of_a_run_are_simulated_up_to_a_number() -> None:
-    nodes = [drifted(f"n-{number:03}", spec(3000)) for number in range(MOST_IN_DOUBT + 5)]
+    nodes = [drifted(f"n-{number:03}", spec(3000)) for number in range(MOST_SIMULATED + 5)]
     found = decide_returns(snapshot(*nodes, doubted=frozenset({"plain"})))
     assert found.returns == ()
-    assert Counter(why.code for why in found.kept.values())[DOUBT] == MOST_IN_DOUBT
+    assert Counter(why.code for why in found.kept.values())[DOUBT] == MOST_SIMULATED

@@ -145,13 +145,36 @@ def use_up(returning: Returning) -> None:
 
 def test_a_declined_return_is_tried_again_after_ten_minutes(empty: Returning) -> None:
     empty.runs(3)
-    record = empty.retirements["i-spare"]
-    declined = {"phase": Phase.FINISHED, "ended_at": empty.time, "version": record.version + 1}
-    empty.table.put(RETIREMENT, record.model_copy(update=declined))
-    empty.runs(9)
+    decline(empty, "i-spare")
+    empty.runs(10)
     assert empty.retirements["i-spare"].attempt == 1
     empty.runs(2)
     assert empty.retirements["i-spare"].attempt == 2
+
+
+def decline(returning: Returning, instance: str) -> None:
+    """End a retirement that has changed nothing."""
+    record = returning.retirements[instance]
+    declined = {"phase": Phase.FINISHED, "ended_at": returning.time, "version": record.version + 1}
+    returning.table.put(RETIREMENT, record.model_copy(update=declined))
+
+
+@pytest.mark.parametrize("cold", [False, True])
+def test_a_declined_return_does_not_use_the_budget_of_others(catalog: Catalog, cold: bool) -> None:
+    disruption = {**EMPTY_AFTER_30S, "budgets": [{"nodes": "1"}]}
+    cluster = Cluster(catalog, disruption=disruption)
+    for name in ("first", "second"):
+        cluster.add(name)
+    returning = Returning(cluster)
+    returning.record_launches()
+    returning.runs(3)
+    assert returning.started() == ["i-first"]
+    decline(returning, "i-first")
+    for _ in range(3):
+        if cold:
+            returning.restart()
+        returning.run()
+    assert returning.started() == ["i-first", "i-second"]
 
 
 def test_an_expired_node_requests_nodes_for_its_pods_before_it_goes(catalog: Catalog) -> None:

@@ -18,6 +18,7 @@ from leeway.disruption.watched_nodes import (
     confirm,
     watch,
 )
+from leeway.ports.kubernetes_objects import FOREVER
 from leeway.provisioning.cluster_state import NodeDetails, ObservedPod
 from leeway.reasons import Reason
 from leeway.selection.pods import Pod, PodSpec
@@ -89,7 +90,7 @@ def test_a_node_is_not_quiet_before_it_is_ready_or_while_a_pod_ends() -> None:
     since(table, NODE, 0)
     assert since(table, replace(NODE, ready=False), 1) == NOW + MINUTE
     assert since(table, replace(NODE, ready_since=NOW + MINUTE), 2) == NOW + MINUTE
-    assert since(table, replace(NODE, busy=True), 3) == NOW + 3 * MINUTE
+    assert since(table, replace(NODE, busy_until=FOREVER), 3) == NOW + 3 * MINUTE
     assert since(table, replace(NODE, ready_since=NOW + timedelta(days=1)), 4) == NOW + 4 * MINUTE
 
 

@@ -26,13 +26,18 @@ from leeway_sandbox.access_entries import SECRET, access_key
 from leeway_sandbox.provisioning import ACCOUNT, IMAGE, REGION, client
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Group, Scenario
-from lightkube import Client, KubeConfig
+from lightkube import ApiError, Client, KubeConfig
 from lightkube.codecs import from_dict
+from lightkube.generic_resource import create_namespaced_resource
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.apiextensions_v1 import CustomResourceDefinition
 from lightkube.resources.apps_v1 import DaemonSet, Deployment
+from lightkube.resources.core_v1 import Namespace, Service
 from lightkube.resources.policy_v1 import PodDisruptionBudget
 from lightkube.resources.rbac_authorization_v1 import ClusterRoleBinding
 
 from tests.aws.stored import manifest
+from tests.aws.test_target_contract import NUMBERS, balanced
 from tests.cli.conftest import drop_clients
 from tests.doctor.broken import BROKEN, CLUSTER, GROUP, no_entry, no_spot_role, without
 from tests.end_to_end.environment import until
@@ -426,6 +431,115 @@ def test_a_namespace_whose_workload_surges_needs_its_role_binding(
     assert {one["command"] for one in of_code(document, "RightMissing")} == {expected}
 
 
+DEFINITION = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "targetgroupbindings.elbv2.k8s.aws"},
+    "spec": {
+        "group": "elbv2.k8s.aws",
+        "scope": "Namespaced",
+        "names": {
+            "kind": "TargetGroupBinding",
+            "listKind": "TargetGroupBindingList",
+            "plural": "targetgroupbindings",
+            "singular": "targetgroupbinding",
+        },
+        "versions": [
+            {
+                "name": "v1beta1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "x-kubernetes-preserve-unknown-fields": True,
+                    }
+                },
+            }
+        ],
+    },
+}
+"""As the AWS Load Balancer Controller defines it, with a schema that takes everything."""
+
+
+@pytest.fixture
+def bound(sandbox: Sandbox, kube: Client) -> Iterator[list[str]]:
+    """The controller's objects for two target groups of a workload: pods, and nodes."""
+    aws = partial(client, aws_url=sandbox.aws_url)
+    number = next(NUMBERS)
+    groups = [
+        balanced(aws, f"{name}-{number}", [], delay)
+        for name, delay in (("pods", 60), ("nodes", 300))
+    ]
+    labels = {"app": "shop"}
+    container = {"name": "shop", "image": "shop:1"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    metadata = {"name": "shop", "namespace": "default"}
+    workload = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata,
+        "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template},
+    }
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata,
+        "spec": {"selector": labels, "ports": [{"port": 80}]},
+    }
+    for one in (workload, service, DEFINITION):
+        kube.create(from_dict(one))
+    kind = create_namespaced_resource(
+        "elbv2.k8s.aws", "v1beta1", "TargetGroupBinding", "targetgroupbindings"
+    )
+
+    def is_served() -> bool:
+        try:
+            return list(kube.list(kind, namespace="*")) == []
+        except ApiError:
+            return False
+
+    until(is_served)
+    for name, target, group in zip(("pods", "nodes"), ("ip", "instance"), groups, strict=True):
+        spec = {
+            "targetGroupARN": group,
+            "targetType": target,
+            "serviceRef": {"name": "shop", "port": 80},
+        }
+        kube.create(kind(metadata=ObjectMeta(name=name, namespace="default"), spec=spec))
+    yield groups
+    kube.delete(CustomResourceDefinition, "targetgroupbindings.elbv2.k8s.aws")
+    kube.delete(Service, "shop", namespace="default")
+    kube.delete(Deployment, "shop", namespace="default")
+
+
+def test_pods_and_nodes_that_end_before_their_target_groups_are_findings(
+    sandbox: Sandbox, doctor: Doctor, bound: list[str], kube: Client
+) -> None:
+    code, document = doctor()
+    cut, gate = ("warns", "TargetsCutOff"), ("warns", "ReadinessGateMissing")
+    assert (code, new(document)) == (0, {cut, gate})
+    shown = {one["reason"]: one["command"] for one in of_code(document, "TargetsCutOff")}
+    assert any("preStop sleep of 75 s" in one for one in shown)
+    assert any("EC2 ends an interrupted Spot instance 120 s" in one for one in shown)
+    assert any("without `waitForTargets: true`" in one for one in shown)
+    patch = next(one for one in shown.values() if one.startswith("kubectl patch"))
+    merged = {"template": json.loads(patch[patch.index("{") : -1])["spec"]["template"]}
+    kube.patch(Deployment, "shop", {"spec": merged}, namespace="default")
+    (mend,) = {one["command"] for one in of_code(document, "ReadinessGateMissing")}
+    label = {"elbv2.k8s.aws/pod-readiness-gate-inject": "enabled"}
+    assert mend.endswith("pod-readiness-gate-inject=enabled")
+    kube.patch(Namespace, "default", {"metadata": {"labels": label}})
+    balancers = client("elbv2", sandbox.aws_url)
+    attribute = {"Key": "deregistration_delay.timeout_seconds", "Value": "90"}
+    balancers.modify_target_group_attributes(TargetGroupArn=bound[1], Attributes=[attribute])
+    try:
+        with stored(sandbox, manifest(CLUSTER, spec={"waitForTargets": True})):
+            assert new(doctor()[1]) == set()
+    finally:
+        kube.patch(Namespace, "default", {"metadata": {"labels": dict.fromkeys(label)}})
+
+
 def test_a_paused_cluster_is_a_warning(sandbox: Sandbox, doctor: Doctor) -> None:
     with stored(sandbox, manifest(CLUSTER, spec={"paused": True})):
         code, document = doctor()
@@ -448,7 +562,7 @@ def test_a_kubeconfig_of_another_cluster_is_a_finding(
 
 
 def test_the_policy_grants_what_the_command_calls_and_no_more(
-    sandbox: Sandbox, doctor: Doctor, called: set[str]
+    sandbox: Sandbox, doctor: Doctor, bound: list[str], called: set[str]
 ) -> None:
     called.clear()
     profile = {"role": None, "instanceProfile": "leeway-sandbox-nodes"}

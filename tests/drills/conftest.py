@@ -6,22 +6,35 @@ mark offerings too: the queue is consumed only in its own drill.
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
 from typing import Any
 
+import httpx2
 import pytest
+from leeway.kubernetes.kubeconfig import kubeconfig_connection
+from leeway.manifests.configuration import StoredManifests
+from leeway.manifests.in_cluster import HOME, Home, ManifestHome
+from leeway_cli.manifests.crds import crd_name, crd_of, defined_kinds
+from leeway_cli.reason_codes import declared_codes
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Group, Scenario
 
 from tests.cli.conftest import drop_clients
-from tests.drills.night import Night, consume_queue, path_of, shell_of
+from tests.drills.night import PAGE, Night, consume_queue, path_of, shell_of
+from tests.drills.nodes import table_of_drills
+from tests.drills.page import wakes
 from tests.drills.shell import Shell
 from tests.end_to_end.conftest import daemonset, deployment
-from tests.end_to_end.environment import Environment
+from tests.end_to_end.environment import Entry, Environment
 from tests.end_to_end.provisioning import CLUSTER, PARAMETERS, prepare, store
 from tests.end_to_end.rights import check_calls_are_granted
 from tests.launch.pools import document, node_class, pool
+from tests.manifests.crd_cases import CLASS, POOL, changed
 
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+POOLS, CLASSES = "/apis/karpenter.sh/v1/nodepools", "/apis/karpenter.k8s.aws/v1/ec2nodeclasses"
 AL2023 = "amazon-eks-node-al2023-x86_64-standard-1.34-v20261101"
 WORLD = Scenario(
     cluster=CLUSTER,
@@ -129,8 +142,25 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
         prepare(sandbox)
         own_images(sandbox)
         store(sandbox, *manifests())
-        yield Environment(sandbox)
+        env = Environment(sandbox)
+        yield env
         check_calls_are_granted(sandbox)
+        check_alarms_have_sections(env.since(0).of("logs"))
+
+
+def check_alarms_have_sections(lines: list[Entry]) -> None:
+    """Check that each code of a line that an alarm counts has a section that an alarm leads to.
+    Alarms count errors, and warnings but those of provision_nodes."""
+    sections = {one.name: one.runbook for one in declared_codes() if one.runbook}
+    counted = {
+        entry["line"]["code"]
+        for entry in lines
+        if isinstance(entry["line"], dict) and entry["line"].get("code") in sections
+        if entry["line"]["level"] == "ERROR"
+        or (entry["line"]["level"] == "WARNING" and "provision" not in entry["function"])
+    }
+    assert counted
+    assert {code: sections[code] for code in counted if not wakes(PAGE[sections[code]])} == {}
 
 
 @pytest.fixture(scope="module")
@@ -153,3 +183,37 @@ def night(env: Environment, shell: Shell, request: pytest.FixtureRequest) -> Ite
     night = Night(env, shell, *path_of(request))
     yield night
     night.end()
+
+
+@dataclass(frozen=True, slots=True)
+class InCluster:
+    """The API server, which has the manifests of the cluster."""
+
+    http: httpx2.Client
+
+    def create_pool(self, name: str) -> None:
+        """Create a NodePool, and its node class."""
+        for path, usual in ((CLASSES, CLASS), (POOLS, POOL)):
+            answer = self.http.post(path, json=changed(usual, {"metadata.name": name}))
+            assert answer.status_code == 201, answer.text
+
+
+@pytest.fixture
+def in_cluster(night: Night) -> Iterator[InCluster]:
+    """The users of the cluster keep its manifests in the API server. Those of the table act, too,
+    and at the end it has no others."""
+    table = table_of_drills(night)
+    table.put(HOME, ManifestHome(CLUSTER, 1, Home.CLUSTER))
+    with closing(kubeconfig_connection(night.sandbox.kubeconfig)) as connection:
+        http = connection.plain
+        for kind in defined_kinds():
+            assert http.post(CRDS, json=crd_of(kind)).status_code == 201
+        yield InCluster(http)
+        night.end()
+        table.delete(HOME, cluster=CLUSTER)
+        for kind in defined_kinds():
+            http.delete(f"{CRDS}/{crd_name(kind)}")
+    stored = StoredManifests(table)
+    for one in stored.of(CLUSTER):
+        if one.in_cluster:
+            stored.delete_manifest(CLUSTER, one)

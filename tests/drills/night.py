@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from leeway_sandbox.provisioning import client, create_workloads
 from leeway_sandbox.sandbox import Sandbox
+from leeway_sandbox.stack import Named
 
 from tests.drills.page import RUNBOOK, Section, sections
 from tests.drills.shell import Shell
@@ -25,6 +26,9 @@ type Test = Callable[..., None]
 
 DRILLED: dict[str, set[str]] = {}
 """The reason codes that each section's drills show, by the anchor of the section."""
+
+LED_TO: dict[str, set[str]] = {}
+"""The sections that drills are led to by the first one of each, by its anchor."""
 
 
 type Path = tuple[Sequence[Section], Collection[str]]
@@ -76,6 +80,8 @@ def path_of(request: pytest.FixtureRequest) -> Path:
 def _path(anchors: Collection[str], codes: Collection[str]) -> Path:
     for anchor in anchors:
         DRILLED.setdefault(anchor, set()).update(codes)
+    first, *others = anchors
+    LED_TO.setdefault(first, set()).update(others)
     return [PAGE[anchor] for anchor in anchors], codes
 
 
@@ -176,29 +182,45 @@ class Night:
         """Return the first truthy result."""
         return self.env.until(self.begun, lambda _seen: found())
 
-    def look(self, promise: str) -> str:
-        """Run the commands of the drill's sections; return what they print. `promise` is when they
-        say that they show the cause. Every reason code of the drill must be in each section."""
+    def look(self, *promises: str, counted: bool = True) -> str:
+        """Run the commands of the drill's sections; return what they print. `promises` are when
+        they say that they show the cause. Every reason code of the drill must be in each section.
+        Wait until the metric of an alarm is `counted`."""
         whole = ""
         for section in self._path:
-            assert section.seen.startswith(promise), section.seen
+            assert section.seen.startswith(promises), section.seen
             assert section.look, f"{section.title}: no command under Look"
             whole += self._shown_by(section)
+            if counted and (metric := self._metric_of(section)):
+                self.until(lambda: self._counted(metric))
         return whole
+
+    def _metric_of(self, section: Section) -> str:
+        """Return the metric of problems that the alarm of a section is about, empty if it is about
+        something else."""
+        assert self.sandbox.deployed is not None
+        alarms = self.sandbox.deployed.stack.alarms
+        found = [one for name, one in alarms.items() if name.lower() == section.anchor]
+        return next((one.properties["MetricName"] for one in found if _counts_problems(one)), "")
+
+    def _counted(self, metric: str) -> bool:
+        """Whether a function has counted problems for an alarm in this drill."""
+        lines = [entry["line"] for entry in self.seen.of("logs")]
+        return any(metric in line for line in lines if isinstance(line, dict))
 
     def _shown_by(self, section: Section) -> str:
         """Run the commands of a section until they show each reason code. A function writes its
         last log line after its outcome, and on a busy machine seconds later."""
         until = time.monotonic() + PATIENCE
         while True:
-            said = self._of_this_night(self.type(*section.look))
+            said = self.of_this_night(self.type(*section.look))
             missing = [code for code in self._codes if code not in said]
             if not missing:
                 return said
             assert time.monotonic() < until, f"{section.title}: {missing} not in\n{said}"
             time.sleep(1)
 
-    def _of_this_night(self, said: str) -> str:
+    def of_this_night(self, said: str) -> str:
         """Leave out the log lines of earlier drills."""
         begun = f"{datetime.fromtimestamp(self.begun, UTC):%Y-%m-%d %H:%M:%SZ}"
         lines = said.splitlines(keepends=True)
@@ -207,6 +229,12 @@ class Night:
     def type(self, *commands: str) -> str:
         """Run commands of the page; their words in capitals are values of this drill."""
         return self._shell.run(commands, self.values)
+
+
+def _counts_problems(alarm: Named) -> bool:
+    """Whether an alarm is about a metric of Leeway that exists only if there are problems."""
+    missing = alarm.properties.get("TreatMissingData")
+    return alarm.properties.get("Namespace") == "Leeway" and missing == "notBreaching"
 
 
 def shell_of(sandbox: Sandbox) -> Shell:

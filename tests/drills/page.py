@@ -33,6 +33,11 @@ class Section:
         return " ".join(self.parts.get("Seen", "").split())
 
 
+def anchor_of(title: str) -> str:
+    """Return the anchor of a heading, as GitHub makes it."""
+    return re.sub(r"[^\w -]", "", title).lower().replace(" ", "-")
+
+
 def sections(text: str) -> dict[str, Section]:
     """Return the sections by anchor."""
     found: dict[str, Section] = {}
@@ -43,7 +48,7 @@ def sections(text: str) -> dict[str, Section]:
         title = heading[2]
         if heading[1] == "##":
             above = title
-        anchor = re.sub(r"[^\w -]", "", title).lower().replace(" ", "-")
+        anchor = anchor_of(title)
         body = text[heading.end() : end]
         pieces = _PART.split(body)
         parts = dict(zip(pieces[1::2], pieces[2::2], strict=True))

@@ -7,19 +7,38 @@ They are in one file because they share a sandbox, and `make test` gives each fi
 import json
 import re
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from leeway.aws.table import DynamoTable
+import pytest
+from leeway.admission.record import ADMISSION, Launch
 from leeway.catalog.stored import SURVEY
 from leeway.execution.attempt import Phase
+from leeway.launch.fleets import FleetInstance
+from leeway.launch.intent import INTENT_BY_HAND, JOIN_WITHIN, LaunchIntent
 from leeway.notices import LifecycleHook, NoticeKind
 from leeway.retirement.record import RETIREMENT, Retirement
-from leeway_sandbox.provisioning import client
+from leeway.switched import SWITCH, Buyer, Switch
+from leeway_sandbox.provisioning import IMAGE, client
 
+from tests.drills.conftest import InCluster
 from tests.drills.night import PAGE, Night, Row, consume_queue, drill, drills
+from tests.drills.nodes import (
+    BY_DRILL,
+    GPU,
+    admit,
+    create,
+    end_instances,
+    instances_with_tags,
+    nodes_of_groups,
+    not_ready,
+    table_of_drills,
+    without_nodes,
+)
 from tests.drills.page import commands
-from tests.end_to_end.environment import Journal, until
+from tests.drills.shell import Shell
+from tests.end_to_end.environment import Environment, Journal, until
 from tests.end_to_end.launch_faults import no_capacity
 from tests.end_to_end.launches import answers
 from tests.end_to_end.provisioning import (
@@ -28,13 +47,13 @@ from tests.end_to_end.provisioning import (
     let_launches_age,
     message,
     run,
-    table_of,
 )
 from tests.reconciliation.lost_notices import MINUTE, left_running
 from tests.retirement.retirements import interrupted, take
 
 WRONG = "wrong-ami"
 RUN = "With the next run, within a minute"
+AT_ITS_END = "Five minutes after the launch in the status; in the log with the outcome"
 
 
 def interrupt(night: Night, group: str, late: float = 60) -> str:
@@ -62,13 +81,19 @@ def test_headroom_is_not_kept(night: Night) -> None:
     assert '"ENABLED"' in said
 
 
-@drill("minorproblemsalarm", "pods-are-not-watched", codes=["PodWatchFailed"])
-def test_the_watch_on_pods_is_refused(night: Night) -> None:
-    """It comes before the next drill, because a run that watches goes on for minutes."""
-    night.faults("kubernetes", {"verb": "watch", "resource": "pods", "status": 403})
+@drill(
+    "minorproblemsalarm", "pods-are-not-watched", codes=["PodWatchFailed", "ManifestWatchFailed"]
+)
+@pytest.mark.usefixtures("in_cluster")
+def test_the_watch_on_pods_and_on_manifests_is_refused(night: Night) -> None:
+    """It comes before the next drill, because a run that watches goes on for minutes. It counts
+    problems after the first one."""
+    watched = ("pods", "nodepools")
+    refused = [{"verb": "watch", "resource": one, "status": 403} for one in watched]
+    night.faults("kubernetes", *refused)
     night.fire("watch-pods")
-    night.until(lambda: "PodWatchFailed" in night.type("leeway logs watch-pods --level error"))
-    assert "403" in night.look(RUN)
+    said = night.look(RUN, counted=False)
+    assert said.count("403") >= 2
 
 
 @drill("watchpodsnotdonealarm")
@@ -406,12 +431,6 @@ def group_of(night: Night, instance: str) -> str:
 LOST, DEAD = "i-0d0000000000000a1", "i-0d0000000000000a2"
 
 
-def table_of_drills(night: Night) -> DynamoTable:
-    """Return Leeway's table."""
-    dynamodb = client("dynamodb", night.sandbox.aws_url)
-    return DynamoTable(lambda: dynamodb, table_of(night.sandbox))
-
-
 def store_retirements(night: Night, *records: tuple[str, Retirement, dict[str, Any]]) -> None:
     """Store records of retirements of instances, with changes."""
     table = table_of_drills(night)
@@ -489,11 +508,15 @@ def test_a_wrong_ami_pauses_its_pool_and_resume_goes_on(night: Night) -> None:
     (image,) = ec2.describe_images(Filters=[{"Name": "name", "Values": ["own"]}])["Images"]
     correct = [{"Key": "sandbox.leeway.sh/ami-family", "Value": "AL2023"}]
     ec2.create_tags(Resources=[image["ImageId"]], Tags=correct)
-    (resume,) = commands(PAGE["a-pool-is-paused"].parts["Do"])
-    night.type(resume)
-    run(night.sandbox)
-    assert len(instances_of(night, WRONG)) == 3
-    night.until(lambda: night.type("kubectl get pods").count("Running") >= 3)
+    try:
+        (resume,) = commands(PAGE["a-pool-is-paused"].parts["Do"])
+        night.type(resume)
+        run(night.sandbox)
+        assert len(instances_of(night, WRONG)) == 3
+        night.until(lambda: night.type("kubectl get pods").count("Running") >= 3)
+    finally:
+        ec2.delete_tags(Resources=[image["ImageId"]], Tags=correct)
+        end_instances(night, instances_of(night, WRONG))
 
 
 def launch_wrong(night: Night) -> list[str]:
@@ -531,10 +554,319 @@ def test_new_nodes_are_not_admitted(night: Night) -> None:
     night.values["INSTANCE"] = lost[0]
     end_time_to_join(night.sandbox, [gated, *lost])
     night.env.wait([gated, *lost], night.begun, Journal.admissions)
-    said = night.look("Five minutes after the launch in the status; in the log with the outcome")
+    said = night.look(RUN, AT_ITS_END)
     assert all(instance in said for instance in (gated, *lost))
     assert "denied by an SCP" in said
     client("ec2", night.sandbox.aws_url).terminate_instances(InstanceIds=[gated, *lost])
+
+
+NOT_ADMITTED = ("launchproblemsalarm", "nodes-are-not-ready")
+MISSING: dict[str, Any] = {"promised": ("example.com/fpga",)}
+"""What no node of the sandbox has."""
+
+
+@drill(
+    *NOT_ADMITTED,
+    codes=[
+        "AdmissionNotReported",
+        "DeviceNotAllocatable",
+        "NodeLabelsRefused",
+        "NodeNotJoined",
+        "NodeStaysNotReady",
+        "PromisedResourceMissing",
+    ],
+)
+def test_nodes_lack_what_they_need(night: Night) -> None:
+    """Three of them joined, one is not Ready, and an instance has no Node."""
+    now = datetime.now(UTC)
+    gpu, huge, refused, late = nodes_of_groups(night, 4).items()
+    with not_ready(night, late[1]):
+        night.faults(
+            "kubernetes",
+            {"verb": "patch", "resource": "nodes", "status": 403},
+            {"verb": "create", "resource": "events", "status": 403},
+        )
+        admit(night, *gpu, instance_type=GPU)
+        admit(night, *huge, **MISSING)
+        admit(night, *refused, launch=Launch(intent=BY_DRILL, pool="drilled", at=now))
+        admit(night, *late)
+        admit(night, LOST, "")
+        night.values["INSTANCE"] = LOST
+        night.env.wait(
+            [gpu[0], huge[0], refused[0], late[0], LOST], night.begun, Journal.admissions
+        )
+        said = night.look(RUN, AT_ITS_END)
+    assert "the NVIDIA device plugin does not run on the node" in said
+
+
+@drill(*NOT_ADMITTED, codes=["NodeNotObserved"])
+def test_an_admission_cannot_read_its_node(night: Night) -> None:
+    night.faults("kubernetes", {"resource": "nodes", "status": 403})
+    admit(night, LOST, "")
+    night.values["INSTANCE"] = LOST
+    night.env.wait([LOST], night.begun, Journal.admissions)
+    night.look(RUN, AT_ITS_END)
+
+
+@drill(*NOT_ADMITTED, codes=["InstanceNotOfLaunch", "NodeNameTaken"])
+def test_instances_that_never_join_are_somebody_elses(night: Night) -> None:
+    """One has the tags of another pool, and a Node of another instance has the name of the other
+    one."""
+    other, taken = instances_with_tags(night, 2)
+    now, name = datetime.now(UTC), taken["PrivateDnsName"]
+    ids = [one["InstanceId"] for one in (other, taken)]
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name},
+        "spec": {"providerID": f"aws:///us-east-1a/{DEAD}"},
+    }
+    create(night, node)
+    try:
+        for one, pool in ((other, "somebody-elses"), (taken, "lost")):
+            launch = Launch(intent=BY_DRILL, pool=pool, at=now)
+            admit(night, one["InstanceId"], one["PrivateDnsName"], launch=launch)
+        night.values["INSTANCE"] = ids[0]
+        night.env.wait(ids, night.begun, Journal.admissions)
+        said = night.look(RUN, AT_ITS_END)
+        assert "its tags name the pool lost, not somebody-elses" in said
+        assert f"Node {name} has the name of the instance" in said
+        running = {"Name": "instance-state-name", "Values": ["pending", "running"]}
+        left = client("ec2", night.sandbox.aws_url).describe_instances(
+            InstanceIds=ids, Filters=[running]
+        )
+        assert sum(len(one["Instances"]) for one in left["Reservations"]) == 2, "none is terminated"
+    finally:
+        night.type(f"kubectl delete node {name}")
+        end_instances(night, ids)
+
+
+@drill("minorproblemsalarm", "nodes-are-not-ready", codes=["LaunchNotAdmitted"])
+def test_nobody_admits_a_launched_instance(night: Night) -> None:
+    """Somebody launched it by hand, and the command was killed. It never joins."""
+    (one,) = instances_with_tags(night, 1)
+    instance, created = one["InstanceId"], datetime.now(UTC) - JOIN_WITHIN
+    intent = LaunchIntent(
+        id=BY_DRILL, cluster=CLUSTER, pool="lost", token="t", created_at=created, request=None
+    ).answered([FleetInstance(instance, "m5.large", "us-east-1a", "on-demand")])
+    table = table_of_drills(night)
+    table.put(INTENT_BY_HAND, intent.model_copy(update={"version": 1}))
+    try:
+        night.next_run("reconcile")
+        night.values["INSTANCE"] = instance
+        night.env.wait([instance], night.begun, Journal.admissions)
+        said = night.look(RUN, AT_ITS_END)
+        assert f"Launched instance {instance} of pool lost has not been admitted" in said
+    finally:
+        table.delete(INTENT_BY_HAND, cluster=CLUSTER, created_at=created, id=BY_DRILL)
+        end_instances(night, [instance])
+
+
+@drill("launchproblemsalarm", "a-pool-is-paused", codes=["NodesNeverReady"])
+def test_three_nodes_in_a_row_are_never_ready_for_pods(night: Night) -> None:
+    night.faults("kubernetes", {"verb": "patch", "resource": "nodes", "status": 403})
+    now, failed = datetime.now(UTC), nodes_of_groups(night, 3)
+    for instance, node in failed.items():
+        launch = Launch(intent=BY_DRILL, pool="never-ready", at=now)
+        admit(night, instance, node, launch=launch, **MISSING)
+    night.env.wait(failed, night.begun, Journal.admissions)
+    night.values |= {"INSTANCE": min(failed), "POOL": "never-ready"}
+    try:
+        night.next_run("reconcile")
+        said = night.look(RUN)
+        assert all(instance in said for instance in failed)
+        assert "example.com/fpga is not allocatable" in said
+    finally:
+        (resume,) = commands(PAGE["a-pool-is-paused"].parts["Do"])
+        night.type(resume)
+    assert "never-ready" not in night.type("leeway status")
+
+
+@pytest.fixture(scope="class")
+def nodes(env: Environment, shell: Shell) -> Iterator[dict[str, str]]:
+    """Nodes of a pool, by instance, with a pod each, of one workload."""
+    night = Night(env, shell, (), ())
+    let_launches_age(env.sandbox, 11)
+    night.create(*(waiting(f"vain-{end}", "healthy") for end in ("2b4c5", "6d7f8", "9g2h4")))
+    run(env.sandbox)
+    launched = instances_of(night, "healthy")
+    night.env.wait(launched, night.begun, Journal.admissions)
+    joined = {one["instance"]: str(one["node"]) for one in night.seen.of("node-joined")}
+    yield {one: joined[one] for one in launched}
+    night.end()
+    end_instances(night, launched)
+
+
+class TestThreeNodesOfAPool:
+    """Each test leaves the nodes as they were."""
+
+    @drill("clusterproblemsalarm", "many-nodes-are-unhealthy", codes=["RepairsHeld"])
+    def test_more_than_a_fifth_is_not_ready(self, night: Night, nodes: dict[str, str]) -> None:
+        names = sorted(nodes.values())
+        night.values["NODE"] = names[0]
+        with not_ready(night, *names[1:], minutes=31):
+            night.next_run("reconcile")
+            said = night.look(RUN)
+        assert "2 of 3 nodes of pool healthy are unhealthy" in said
+        assert not [e for e in night.seen.of("execution-started") if "retire" in e["execution"]]
+
+    @drill("clusterproblemsalarm", "an-instance-is-tagged-as-leeways", codes=["LaunchUnknown"])
+    def test_the_table_does_not_know_an_instance(self, night: Night, nodes: dict[str, str]) -> None:
+        """It has its tags, and its Node was deleted."""
+        instance, name = min(nodes.items())
+        table = table_of_drills(night)
+        kept = table.get(ADMISSION, cluster=CLUSTER, instance=instance)
+        assert kept is not None
+        table.delete(ADMISSION, cluster=CLUSTER, instance=instance)
+        night.values["INSTANCE"] = instance
+        try:
+            with without_nodes(night, name):
+                night.next_run("reconcile")
+                assert instance in night.look(RUN)
+        finally:
+            table.put(ADMISSION, kept.model_copy(update={"version": 1}))
+
+    @drill("minorproblemsalarm", "the-node-of-an-instance-was-deleted", codes=["NodeDeleted"])
+    def test_the_node_of_an_instance_is_deleted(self, night: Night, nodes: dict[str, str]) -> None:
+        instance, name = max(nodes.items())
+        with without_nodes(night, name):
+            night.next_run("reconcile")
+            assert instance in night.look(RUN)
+
+    @drill("clusterproblemsalarm", "the-node-of-an-instance-was-deleted", codes=["NodesVanished"])
+    def test_the_nodes_of_most_instances_are_gone(
+        self, night: Night, nodes: dict[str, str]
+    ) -> None:
+        every = night.type("kubectl get nodes -l karpenter.sh/nodepool -o name")
+        names = [one.removeprefix("node/") for one in every.split()]
+        assert {*nodes.values()} <= {*names}
+        with without_nodes(night, *names):
+            night.next_run("reconcile")
+            said = night.look(RUN)
+        assert f"{len(names)} of " in said
+
+    @drill("launchproblemsalarm", "launches-are-held-back", codes=["LaunchesInVain"])
+    def test_no_pod_gets_a_place_on_the_nodes(self, night: Night, nodes: dict[str, str]) -> None:
+        """A controller deletes its pods, and another one taints the nodes."""
+        night.type("kubectl delete pods vain-2b4c5 vain-6d7f8 vain-9g2h4 --now")
+        names = " ".join(nodes.values())
+        night.type(f"kubectl taint node {names} example.com/gate=:NoSchedule")
+        let_launches_age(night.sandbox, 4)
+        late = waiting("vain-j5k6l", "healthy")
+        late["spec"]["tolerations"] = [{"key": "example.com/drill", "operator": "Exists"}]
+        night.create(late)
+        run(night.sandbox)
+        said = night.look(RUN)
+        assert "for them in the last hour joined and stayed empty" in said
+
+
+@drill("launchproblemsalarm", "a-group-launches-nodes-that-do-not-join", codes=["GroupRollHalted"])
+def test_a_new_launch_template_starts_no_kubelet(night: Night) -> None:
+    """Its first instance ends soon after its launch."""
+    ec2 = client("ec2", night.sandbox.aws_url)
+    template = {"LaunchTemplateName": f"{CLUSTER}-plain"}
+    (image,) = ec2.describe_images(Filters=[{"Name": "name", "Values": ["lost"]}])["Images"]
+    data = {"ImageId": image["ImageId"]}
+    ec2.create_launch_template_version(**template, SourceVersion="1", LaunchTemplateData=data)
+    try:
+        night.type("leeway roll plain --cluster CLUSTER --no-wait")
+        before = set(of_group(night, "plain"))
+        night.next_run("reconcile")
+        (successor,) = night.until(lambda: set(of_group(night, "plain")) - before)
+        end_instances(night, [successor])
+        kept = night.until(lambda: [one for one in before if night.seen.outcomes(one)])
+        night.env.wait(kept, night.begun)
+        night.next_run("reconcile")
+        night.values |= {"INSTANCE": successor, "GROUP": "plain"}
+        said = night.look(RUN, "Within 11 minutes after the launch of the successor")
+        (outcome,) = night.seen.outcomes(kept[0])
+        assert "SuccessorNotReady" in str(outcome)
+        assert not outcome["needs_attention"], "the roll is what wakes people"
+        assert "plain" in said
+    finally:
+        data = {"ImageId": IMAGE}
+        ec2.create_launch_template_version(**template, SourceVersion="1", LaunchTemplateData=data)
+        night.type("leeway roll plain --cluster CLUSTER --stop")
+
+
+def of_group(night: Night, group: str) -> list[str]:
+    """Return the instances of an Auto Scaling group."""
+    scaling = client("autoscaling", night.sandbox.aws_url)
+    (found,) = scaling.describe_auto_scaling_groups(AutoScalingGroupNames=[group])[
+        "AutoScalingGroups"
+    ]
+    return [one["InstanceId"] for one in found["Instances"]]
+
+
+@drill("clusterproblemsalarm", "manifests-are-held", codes=["ManifestsHeld"])
+def test_all_pools_of_the_api_server_are_gone(night: Night, in_cluster: InCluster) -> None:
+    in_cluster.create_pool("kept")
+    night.next_run("reconcile")
+    assert "kept" in night.type("leeway get nodepools --cluster CLUSTER")
+    night.type("kubectl delete nodepool kept")
+    night.next_run("reconcile")
+    said = night.look(RUN, "By the next run")
+    assert f"leeway delete nodepool.karpenter.sh/kept --cluster {CLUSTER}" in said
+    assert "nodepools.karpenter.sh" in said, "the kind exists"
+
+
+NO_ACTION = ("a-change-of-a-manifest-in-the-cluster-does-not-act",)
+
+
+@drills(
+    Row(
+        "provision-nodes",
+        NO_ACTION,
+        ("ManifestsNotCopied",),
+        "kubernetes",
+        [{"verb": "list", "resource": "nodepools", "status": 403}],
+    ),
+    Row(
+        "provision-nodes",
+        NO_ACTION,
+        ("StatusNotWritten",),
+        "kubernetes",
+        [{"verb": "patch", "resource": "nodepools/status", "status": 403}],
+    ),
+)
+def test_a_manifest_of_the_api_server_does_not_act(
+    night: Night, in_cluster: InCluster, row: Row
+) -> None:
+    in_cluster.create_pool("refused")
+    night.values["NAME"] = "refused"
+    night.faults(row.part, *row.faults)
+    run(night.sandbox)
+    assert "403" in night.look("By the next run")
+
+
+@drill("karpenter-runs-beside-leeway", codes=["KarpenterIsRunning"])
+@pytest.mark.usefixtures("in_cluster")
+def test_karpenter_runs(night: Night) -> None:
+    now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "karpenter-leader-election", "namespace": "kube-system"},
+        "spec": {"holderIdentity": "karpenter_1", "leaseDurationSeconds": 15, "renewTime": now},
+    }
+    create(night, lease)
+    try:
+        run(night.sandbox)
+        said = night.look("By the next run")
+        assert "holderIdentity: karpenter_1" in said
+    finally:
+        night.type("kubectl delete lease karpenter-leader-election -n kube-system")
+
+
+@drill("karpenter-runs-beside-leeway", codes=["SwitchedToKarpenter"])
+def test_karpenter_is_to_launch_and_is_down(night: Night) -> None:
+    table = table_of_drills(night)
+    table.put(SWITCH, Switch(CLUSTER, 1, Buyer.KARPENTER, datetime.now(UTC)))
+    try:
+        run(night.sandbox)
+        night.look("By the next run")
+    finally:
+        table.delete(SWITCH, cluster=CLUSTER)
 
 
 @drill("launchproblemsalarm", "launches-are-held-back", codes=["PriceCeilingReached"])
@@ -585,7 +917,7 @@ def test_the_log_of_an_instance_is_in_the_order_of_time(night: Night) -> None:
     night.values["INSTANCE"] = instance
     night.env.interrupt([instance])
     first, *others = commands(PAGE["where-to-look"].text)[:5]
-    said = night.type(*others)
+    said = night.of_this_night(night.type(*others))
     everything = night.type(first).splitlines()
     times = [line[:20] for line in everything]
     assert times == sorted(times)

@@ -1,4 +1,4 @@
-"""The runbook is held to the drills: what wakes people is drilled, or stands here with a reason."""
+"""The runbook is held to the drills: each alarm and each code that wakes people is drilled."""
 
 import re
 from functools import cache
@@ -10,65 +10,43 @@ from botocore.session import Session, get_session
 from leeway_cli.reason_codes import ERRORS, declared_codes
 
 from tests.drills import night, test_drills  # noqa: F401 - it declares the drills
-from tests.drills.page import RUNBOOK, Section, commands, sections, wakes
+from tests.drills.page import COUNTED, RUNBOOK, Section, anchor_of, commands, sections, wakes
 from tests.test_reasons import declared
 
 PAGE = sections(RUNBOOK.read_text(encoding="utf-8"))
 
 WAKING = [section for section in PAGE.values() if wakes(section)]
 
-NOT_DRILLED = {
-    "a-group-launches-nodes-that-do-not-join": "as a-pool-is-paused, of which it shows the causes; "
-    "reconciliation/test_group_rolls.py meets it",
-    "a-change-of-a-manifest-in-the-cluster-does-not-act": "see karpenter-runs-beside-leeway",
-    "karpenter-runs-beside-leeway": "it needs a cluster that keeps its own manifests; "
-    "conformance/test_adoption.py has one, and meets both states",
-    "manifests-are-held": "see karpenter-runs-beside-leeway",
-}
-"""Sections without a drill, with the reason."""
-
 
 @pytest.mark.parametrize("section", WAKING, ids=lambda one: one.anchor)
-def test_what_wakes_people_has_a_drill_and_says_when_it_is_seen(section: Section) -> None:
-    assert (section.anchor in night.DRILLED) != (section.anchor in NOT_DRILLED)
+def test_what_wakes_people_says_when_its_commands_show_the_cause(section: Section) -> None:
     assert section.seen.endswith(".")
-    assert section.look or "](#" in section.parts["Look"], "no command, and no other section"
+    assert section.look
 
 
-def test_every_exception_is_a_section() -> None:
-    assert NOT_DRILLED.keys() <= PAGE.keys()
-    assert all(NOT_DRILLED.values())
+def test_a_section_that_says_when_its_commands_show_the_cause_has_a_drill() -> None:
+    assert {one.anchor for one in PAGE.values() if one.seen} == night.DRILLED.keys() - {TEACHES}
 
 
-TESTED_IN = {
-    "admission/test_admit_node.py": ["AdmissionNotReported", "NodeNotJoined"],
-    "admission/test_launched_nodes.py": [
-        "InstanceNotOfLaunch",
-        "NodeLabelsRefused",
-        "NodeNameTaken",
-    ],
-    "admission/test_readiness.py": [
-        "NodeNotObserved",
-        "NodeStaysNotReady",
-        "PromisedResourceMissing",
-    ],
-    "end_to_end/test_brakes.py": ["LaunchesInVain"],
-    "end_to_end/test_reconciliation.py": ["DeviceNotAllocatable"],
-    "manifests/test_in_cluster.py": ["KarpenterIsRunning", "ManifestsHeld", "SwitchedToKarpenter"],
-    "pod_watch/test_manifests.py": ["ManifestWatchFailed"],
-    "pool_pauses/test_record.py": ["NodesNeverReady"],
-    "provisioning/test_manifest_run.py": ["ManifestsNotCopied", "StatusNotWritten"],
-    "reconciliation/test_group_rolls.py": ["GroupRollHalted", "SuccessorNotReady"],
-    "reconciliation/test_left_launches.py": ["LaunchNotAdmitted"],
-}
-"""Codes that wake people and that a test of their feature injects. The commands that show them are
-those of the drills: other outcomes of an admission, brakes, pauses, problems of reconcile. Their
-drills show the level of these lines too."""
+TEACHES = "where-to-look"
+"""The section about the commands themselves. It has drills, too."""
+
+
+def test_the_table_of_the_page_says_which_alarm_counts_a_problem() -> None:
+    """A drill that looks at the sections of an alarm and of a problem sees the alarm's metric."""
+    page = PAGE[anchor_of(COUNTED)].text
+    rows = [re.findall(r"\(#([\w-]+)\)", line) for line in page.splitlines() if "](#" in line]
+    written = {alarm: set(problems) for alarm, *problems in rows}
+    counted = {one.anchor for one in PAGE.values() if one.below == COUNTED}
+    drilled = {alarm: night.LED_TO[alarm] & counted for alarm in written}
+    assert written == drilled
+    assert set().union(*written.values()) == counted
+
 
 WAKE_NOBODY = {
     "admission/test_record.py": ["AdmissionExecutionDied"],
     "disruption/test_decide.py": ["DestinationInDoubt"],
-    "drills/test_drills.py": ["CatalogPartlyRefreshed"],
+    "drills/test_drills.py": ["CatalogPartlyRefreshed", "SuccessorNotReady"],
     "interruption/test_receive_notice.py": ["AdmissionNeedsDeadline"],
     "retirement/test_attempts.py": ["ExecutionDied"],
     "retirement/test_detached.py": ["InstanceLeftRunning", "ReplacementRequestFailed"],
@@ -83,22 +61,20 @@ NodeDrained or NodeDrainIncomplete. Each has its section because people look the
 """
 
 
-def test_each_code_of_these_sections_is_drilled_or_tested() -> None:
+def test_each_code_of_these_sections_is_drilled_or_wakes_nobody() -> None:
     sections_that_wake = {section.anchor for section in WAKING}
     # An error stands in the sentence of a code, and wakes nobody by itself.
     codes = [code for code in declared_codes() if code.part != ERRORS]
     waking = {code.name for code in codes if code.runbook in sections_that_wake}
     drilled = set().union(*night.DRILLED.values())
-    tested = {
-        code for named in (TESTED_IN, WAKE_NOBODY) for part in named.values() for code in part
-    }
-    assert waking - drilled == tested
+    named = {code for part in WAKE_NOBODY.values() for code in part}
+    assert waking - drilled == named
 
 
-@pytest.mark.parametrize("file", [*TESTED_IN, *WAKE_NOBODY])
+@pytest.mark.parametrize("file", [*WAKE_NOBODY])
 def test_the_test_of_a_code_names_it(file: str) -> None:
     text = (Path(__file__).parents[1] / file).read_text(encoding="utf-8")
-    for code in (*TESTED_IN.get(file, ()), *WAKE_NOBODY.get(file, ())):
+    for code in WAKE_NOBODY[file]:
         names = [code, *(constant for _, constant in declared()[code])]
         assert any(re.search(rf"\b{name}\b", text) for name in names), code
 

@@ -85,7 +85,14 @@ class Environment:
         self._used: set[str] = set()
 
     def unused_nodes(self, count: int, group: str = "") -> dict[str, str]:
-        """Return unused nodes, by instance."""
+        """Return unused nodes, by instance, which are used from now on."""
+        chosen = self.free_nodes(count, group)
+        assert len(chosen) == count, f"only {len(chosen)} unused nodes"
+        self._used |= set(chosen)
+        return chosen
+
+    def free_nodes(self, count: int, group: str = "") -> dict[str, str]:
+        """Return unused nodes, by instance, at most so many."""
         entries = self.sandbox.journal()
         groups = {e["instance"]: e["group"] for e in entries if e["kind"] == "instance-state"}
         gone = {e["instance"] for e in entries if e["kind"] in ("node-deleted", "reclaimed")}
@@ -96,10 +103,7 @@ class Environment:
             and e["instance"] not in self._used | gone
             and group in ("", groups.get(e["instance"]))
         }
-        chosen = dict(list(found.items())[:count])
-        assert len(chosen) == count, f"only {len(chosen)} unused nodes"
-        self._used |= set(chosen)
-        return chosen
+        return dict(list(found.items())[:count])
 
     def interrupt(self, instances: Sequence[str], late: float = 60) -> Journal:
         """Interrupt instances, and wait until Leeway has published the outcome of each."""

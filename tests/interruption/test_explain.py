@@ -1,5 +1,7 @@
 """The plan of a notice, as far as it depends on Leeway's pools."""
 
+from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,10 +16,16 @@ from tests.retirement.test_decide import group
 
 
 def planned(
-    kind: NoticeKind, facts: InstanceFacts, policy: ClusterPolicy, **of_group: Any
+    kind: NoticeKind,
+    facts: InstanceFacts,
+    policy: ClusterPolicy,
+    delays: Mapping[str, timedelta] | None = None,
+    **of_group: Any,
 ) -> InstancePlan:
     found_group = group(**of_group) if facts is FACTS else None
-    found = InstanceFindings(facts.instance, facts, found_group, None, "", ec2_read=True)
+    found = InstanceFindings(
+        facts.instance, facts, found_group, None, "", ec2_read=True, delays=delays or {}
+    )
     return plan_instance(notice(kind, "n-1"), policy, "defaults", found)
 
 
@@ -43,3 +51,22 @@ def test_the_plan_says_that_pools_may_replace_a_node_of_a_group() -> None:
     refreshing = planned(interruption, FACTS, allowed, refreshing=True)
     assert not mentions_pools(refreshing)
     assert not mentions_pools(planned(interruption, OF_POOL, allowed))
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (NoticeKind.REBALANCE, "after the drain, Leeway waits for that"),
+        (NoticeKind.SPOT_INTERRUPTION, "connections that last longer break"),
+    ],
+)
+def test_the_plan_says_how_long_load_balancers_keep_the_instance(
+    kind: NoticeKind, said: str
+) -> None:
+    delays = {"web": timedelta(seconds=300), "api": timedelta(seconds=30)}
+    plan = planned(kind, FACTS, ClusterPolicy(waits_for_targets=True), delays)
+    (remark,) = [one for one in plan.remarks if one.startswith("Target groups api, web have")]
+    assert "for 5m at most after it is deregistered" in remark
+    assert said in remark
+    silent = planned(kind, FACTS, ClusterPolicy(), delays)
+    assert not any("Target group" in one for one in silent.remarks)

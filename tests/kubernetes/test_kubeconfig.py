@@ -108,7 +108,7 @@ def test_only_the_cluster_with_a_proxy_url_is_refused(write: Write) -> None:
         (b"", "expected a kubeconfig"),
         (b"[]", "expected a kubeconfig"),
         (b"\x80\x81", "expected a kubeconfig in UTF-8"),
-        (b"a: [", "expected YAML"),
+        (b"a: 1\nb: [1,\nc: }", "expected YAML, got an error in line 3: "),
         (b"current-context: gone", "Context 'gone' not found"),
         (b"contexts: []", "No current context set"),
         (b"clusters: [1]", "clusters: expected entries with a name"),

@@ -147,6 +147,34 @@ def test_claims_of_a_stateful_set_are_seen(live: Live, workloads: HttpSurgeWorkl
     assert found(live, workloads, "StatefulSet").claims
 
 
+@pytest.mark.parametrize(
+    ("modes", "keeps"),
+    [
+        (["ReadWriteMany"], False),
+        (["ReadOnlyMany", "ReadWriteMany"], False),
+        (["ReadWriteOnce"], True),
+        (["ReadWriteOnce", "ReadWriteMany"], True),
+        (None, True),
+    ],
+)
+def test_a_volume_that_many_nodes_may_mount_keeps_no_pod(
+    live: Live, workloads: HttpSurgeWorkloads, modes: list[str] | None, keeps: bool
+) -> None:
+    if modes is not None:
+        resources = {"requests": {"storage": "1Gi"}}
+        wanted = {"accessModes": modes, "resources": resources, "storageClassName": ""}
+        claim = {"metadata": {"name": "data"}, "spec": wanted}
+        live.create(f"{CORE}/persistentvolumeclaims", claim)
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    pod = {"containers": [{"name": "app", "image": "app:1"}], "volumes": [volume]}
+    template = {"metadata": {"labels": LABELS}, "spec": pod}
+    spec = {"replicas": 0, "selector": {"matchLabels": LABELS}, "template": template}
+    live.create(f"{APPS}/deployments", {"metadata": {"name": "web"}, "spec": spec})
+    one = workloads.find("surge", "Deployment", "web")
+    assert one is not None
+    assert one.claims == keeps
+
+
 def test_the_health_of_a_budget_is_that_of_its_present_spec(
     live: Live, workloads: HttpSurgeWorkloads
 ) -> None:

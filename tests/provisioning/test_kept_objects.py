@@ -221,6 +221,26 @@ def test_the_controllers_of_pods_that_terminate_are_known(
         assert [one.controller for one in state.waiting] == ["u-1"]
 
 
+@pytest.mark.parametrize(("minutes", "busy"), [(4, True), (5, False)])
+@pytest.mark.parametrize("owner", ["ReplicaSet", "StatefulSet"])
+def test_a_pod_that_does_not_end_keeps_its_node_busy_as_long_as_a_drain_waits_for_it(
+    owner: str, minutes: int, busy: bool
+) -> None:
+    stuck = pod("web", "n-1")
+    stuck["metadata"]["ownerReferences"][0]["kind"] = owner
+    stuck["metadata"]["deletionTimestamp"] = f"2026-11-22T11:{60 - minutes}:00Z"
+    stuck["metadata"]["finalizers"] = ["example.com/forgotten"]
+    details = state_of(("Node", node("n-1")), ("Pod", stuck)).details["n-1"]
+    assert details.is_busy(NOW) is busy
+    assert [one.pod.name for one in details.pods] == ["shop/web"] * (owner == "StatefulSet")
+
+
+def test_a_pod_that_the_scheduler_preempts_others_for_keeps_the_node_busy() -> None:
+    coming = pod("web")
+    coming["status"]["nominatedNodeName"] = "n-1"
+    assert state_of(("Node", node("n-1")), ("Pod", coming)).details["n-1"].is_busy(NOW)
+
+
 def test_static_and_finished_pods_need_no_other_place() -> None:
     static, finished = pod("static", "n-1"), pod("finished", "n-1")
     static["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "hash"}

@@ -1,6 +1,7 @@
 """Runs for a cluster whose manifests are in its API server: copied, used, and told their status."""
 
 import copy
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -22,6 +23,7 @@ from leeway.provisioning.report import ProvisioningReport
 from leeway.reasons import Reason
 from leeway.selection.offers.reservations import ReservedCapacity
 
+from tests.aws.stored import manifest
 from tests.launch.launching import World as Aws
 from tests.manifests.crd_cases import CLASS, POOL, changed
 from tests.manifests.test_status import conditions, merged
@@ -184,6 +186,18 @@ def test_a_run_launches_by_what_the_api_server_has_now_and_says_so_there(world: 
     world.api.put(changed(POOL, {"metadata.name": "second"}))
     world.run()
     assert world.copied_before == {"pool", "second"}
+
+
+def test_each_run_reads_the_manifests_of_the_table(world: World) -> None:
+    """An environment that knew the old number of a static pool would launch again what another one
+    has given back."""
+    world.table.put(HOME, ManifestHome("prod", 2, Home.TABLE), replaces=1)
+    for number, name in enumerate(("first", "second"), start=1):
+        body = json.dumps(changed(POOL, {"metadata.name": name}))
+        pool = manifest(name, 1, resource="nodepool.karpenter.sh", body=body)
+        world.stored.write("prod", pool, replaces=0)
+        world.run()
+        assert len(world.copied_before) == number
 
 
 def test_an_alias_has_an_ami_for_each_kind_of_machine_and_other_terms_one(world: World) -> None:

@@ -157,11 +157,11 @@ def test_a_group_rolls_one_node_at_a_time_until_none_is_left() -> None:
     world = World()
     for number in (11, 12, 13):
         report = world.run()
-        (finding,) = report.findings
+        (finding,) = report.begun
         assert finding.reason.code == "GroupNodeDrifted"
         assert "launched from version 1, and its group" in finding.reason.message
         assert "runs ami-1, and its group launches ami-2" in finding.reason.message
-        assert world.run().findings == [], "one is unavailable already"
+        assert world.run().begun == [], "one is unavailable already"
         assert "maxUnavailable allows 1" in world.waits()
         world.replace(finding.instance, number)
     assert len(set(world.started)) == 3
@@ -225,7 +225,7 @@ def test_a_managed_node_group_is_left_to_eks() -> None:
 )
 def test_what_holds_a_group_is_said_and_nothing_begins(changes: dict[str, Any], why: str) -> None:
     world = World(**changes)
-    assert world.run().findings == []
+    assert world.run().begun == []
     assert why in world.waits()
     assert world.started == []
     assert world.roll is not None
@@ -244,7 +244,7 @@ def test_what_holds_a_group_is_said_and_nothing_begins(changes: dict[str, Any], 
 def test_what_holds_its_instances_is_said(group: dict[str, Any], why: str) -> None:
     world = World()
     world.group = replace(world.group, **group)
-    assert world.run().findings == []
+    assert world.run().begun == []
     assert why in world.waits()
     assert world.started == []
 
@@ -261,7 +261,7 @@ def test_force_replaces_instances_that_are_protected_from_scale_in() -> None:
     forced = GroupDrift(automatic=True, force=True)
     world = World(policy=ClusterPolicy(group_drift=forced, churn=OFTEN))
     world.group = replace(world.group, members=(member(1, protected=True),))
-    assert len(world.run().findings) == 1
+    assert len(world.run().begun) == 1
 
 
 def nightly() -> Window:
@@ -277,13 +277,13 @@ def test_a_maintenance_window_holds_what_nobody_asked_for() -> None:
     now = world.clock.time
     world.clock.time = datetime(now.year, now.month, now.day, 3, tzinfo=now.tzinfo)
     world.clock.time += timedelta(days=1)
-    assert len(world.run().findings) == 1
+    assert len(world.run().begun) == 1
     asked = World(policy=replace(world.policy))
     roll = GroupRoll(
         cluster="prod", group="web", version=1, begun_at=asked.clock.time, asked_at=NOTICED
     )
     asked.table.put(GROUP_ROLL, roll)
-    assert len(asked.run().findings) == 1
+    assert len(asked.run().begun) == 1
 
 
 def test_a_person_asks_for_it_once_without_the_opt_in() -> None:
@@ -291,7 +291,7 @@ def test_a_person_asks_for_it_once_without_the_opt_in() -> None:
     asked: dict[str, Any] = {"asked_at": NOTICED, "max_unavailable": "2", "force": True}
     roll = GroupRoll(cluster="prod", group="web", version=1, begun_at=NOTICED, **asked)
     world.table.put(GROUP_ROLL, roll)
-    assert len(world.run().findings) == 2
+    assert len(world.run().begun) == 2
     assert world.retirement(world.started[0]).on_blocked is OnBlocked.DELETE
     for number, instance in enumerate([*world.started], 21):
         world.replace(instance, number)
@@ -318,7 +318,7 @@ def test_a_roll_that_a_person_stopped_begins_with_no_other_node() -> None:
     assert world.roll is not None
     assert (world.roll.replaced, world.roll.left) == (1, 2)
     world.table.put(GROUP_ROLL, world.roll.changed(stopped_at=None))
-    assert len(world.run().findings) == 1, "it goes on where it was"
+    assert len(world.run().begun) == 1, "it goes on where it was"
 
 
 def ask(world: World, **asked: Any) -> None:
@@ -349,12 +349,12 @@ def test_a_stopped_roll_is_taken_up_again_with_its_options() -> None:
     for number, instance in enumerate(sorted(first), 41):
         world.replace(instance, number)
     for _ in range(3):
-        assert world.run().findings == []
+        assert world.run().begun == []
     assert world.roll.stopped_at is not None
     stopped = world.roll
     assert stop_roll(stopped, "web", world.clock.time) is stopped, "it is stopped already"
     ask(world, by="bob", node_timeout=timedelta(minutes=5))
-    (finding,) = world.run().findings
+    (finding,) = world.run().begun
     assert finding.instance not in first, "each node once"
     record = world.retirement(finding.instance)
     assert record.deadline == record.noticed_at + timedelta(minutes=5)
@@ -399,7 +399,7 @@ def test_a_template_that_changes_during_a_roll_is_followed_to_the_last_version()
     world.group = replace(world.group, template=Template("lt-1", "web", "3", "ami-1"))
     number = 52
     while world.roll is not None and not world.roll.is_over:
-        for finding in world.run().findings:
+        for finding in world.run().begun:
             members = tuple(one for one in world.group.members if one.instance != finding.instance)
             world.replace(finding.instance, number)
             newest = member(number, replace(NEW, version="3"))
@@ -435,12 +435,12 @@ def test_a_template_whose_nodes_never_join_is_tried_on_one_node_only() -> None:
     assert "version 2 of launch template web (ami-2), m5.large" in problem.message
     for _ in range(30):
         report = world.run()
-        assert (report.findings, report.problems) == ([], [])
+        assert (report.begun, report.problems) == ([], [])
         assert [one.code for one in report.halted] == ["GroupRollHalted"]
     assert world.started == [first]
     mended = Template("lt-1", "web", "3", "ami-3")
     world.group = replace(world.group, template=mended)
-    assert len(world.run().findings) == 1, "another template ends the halt"
+    assert len(world.run().begun) == 1, "another template ends the halt"
 
 
 def test_a_node_that_was_kept_lets_the_others_go_first() -> None:
@@ -448,16 +448,16 @@ def test_a_node_that_was_kept_lets_the_others_go_first() -> None:
     world.run()
     (first,) = world.started
     world.keep(first, NODE_KEPT("The API server refuses to evict pod shop/db-0."))
-    (finding,) = world.run().findings
+    (finding,) = world.run().begun
     assert finding.instance != first
     assert world.roll is not None
     assert "shop/db-0" in world.roll.kept[first].reason.message
     world.replace(finding.instance, 41)
-    world.replace(world.run().findings[0].instance, 42)
+    world.replace(world.run().begun[0].instance, 42)
     world.run()
     assert "was kept, and is tried again later" in world.waits()
     world.clock.sleep(600)
-    assert [one.instance for one in world.run().findings] == [first]
+    assert [one.instance for one in world.run().begun] == [first]
 
 
 def test_a_retirement_of_another_kind_counts_as_unavailable() -> None:
@@ -467,7 +467,7 @@ def test_a_retirement_of_another_kind_counts_as_unavailable() -> None:
         update={"facts": interrupted}
     )
     world.table.put(RETIREMENT, record)
-    assert world.run().findings == []
+    assert world.run().begun == []
     assert "maxUnavailable" in world.waits()
 
 
@@ -482,7 +482,7 @@ def test_two_runs_at_once_begin_with_one_node() -> None:
         return found
 
     world.table.list = late  # type: ignore[method-assign]
-    assert world.run().findings == []
+    assert world.run().begun == []
     assert len(world.started) == 1
 
 
@@ -563,7 +563,7 @@ def test_no_more_nodes_are_unavailable_than_allowed(
         world.group, members=members, desired=len(members), maximum=len(members) + room
     )
     world.down = {facts(number).instance for number in down}
-    begun = {one.instance for one in world.run().findings}
+    begun = {one.instance for one in world.run().begun}
     outdated = {one.instance for one in members if one.version == OLD.version}
     unready = world.down & {one.instance for one in members}
     assert begun <= outdated - unready

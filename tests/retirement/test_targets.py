@@ -139,3 +139,31 @@ def test_a_step_that_runs_again_waits_no_shorter_and_deregisters_nothing() -> No
 
     fakes.steps.run = twice  # type: ignore[method-assign,assignment]
     assert retire(fakes).ended_at >= drained_at
+
+
+def test_the_status_shows_which_target_groups_a_retirement_waits_for() -> None:
+    fakes = balanced()
+    fakes.targets.deregister(ARN, FACTS.instance)
+    retire(fakes)
+    shown = [state for state in fakes.fast.states if state.problem is not None]
+    assert [(state.node, str(state.problem)) for state in shown] == [
+        ("node-1", "Load balancers drain 1 target of the instance, in web.")
+    ]
+
+
+def test_a_service_that_throttles_once_in_a_long_wait_does_not_end_it() -> None:
+    fakes = balanced()
+    fakes.targets.delay = timedelta(minutes=10)
+    fakes.targets.deregister(ARN, FACTS.instance)
+    drained_at = fakes.clock.time + fakes.targets.delay
+    late = f"targets-{timedelta(minutes=4) // LOOK_EVERY}"
+
+    def throttle(step: str) -> None:
+        throttled = CloudUnavailable("DescribeTargetHealth: Throttling")
+        fakes.targets.error = throttled if step == late else None
+
+    fakes.steps.before_step = throttle
+    outcome = retire(fakes)
+    assert late in fakes.steps.names
+    assert outcome.ended_at >= drained_at
+    assert "Throttling" not in str(outcome.load_balancers)

@@ -5,9 +5,9 @@ from dataclasses import replace
 from leeway.selection.labels import ARCH, CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE
 from leeway.selection.offers.reservations import Reservation, ReservedCapacity
 from leeway.selection.packing.plan import Plan
-from leeway.selection.packing.planning import pack
+from leeway.selection.packing.planning import Effort, pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import NodePool, Pod, Spread
+from leeway.selection.pods import ExistingNode, NodePool, Pod, Spread, Toleration, Weighted
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 
@@ -15,9 +15,12 @@ from bench.launch_checker import Batch
 from bench.plan_checker import violations
 from tests.selection.workloads import (
     FEW,
+    GIB,
     GPU,
     LIMITED,
     PLAIN,
+    TAINTED,
+    ZONES,
     catalog,
     instance_type,
     pods,
@@ -124,4 +127,100 @@ def test_a_pod_that_leads_a_pod_of_a_later_run_is_launched_where_it_was_counted(
     batch = Batch(waiting, [], [PLAIN], [], types)
     plan = pack(waiting, batch.supply)
     assert not plan.unschedulable
+    assert batch.faults(plan) == []
+
+
+def test_a_pod_that_gave_up_a_preference_avoids_the_values_of_pods_that_exclude_it() -> None:
+    """It is placed after them, and EC2 may launch any type of its request."""
+    types = [instance_type("small", 2000, 4096, 0.05, spot=0.02)]
+    lasting = (Requirements.from_labels({CAPACITY_TYPE: "on-demand"}),)
+    apart = (term(CAPACITY_TYPE, **DB),)
+    loner = spec(1500, labels=WEB, terms=lasting, pod_anti_affinity=apart)
+    hoping = (Weighted(50, Requirements.from_labels({ZONE: "nowhere"})),)
+    waiting = [
+        *pods("loner", 1, loner),
+        *pods("db", 1, spec(1500, labels=DB, preferred_terms=hoping)),
+    ]
+    batch = Batch(waiting, [], [PLAIN], [], types)
+    plan = pack(waiting, batch.supply)
+    assert not plan.unschedulable
+    assert batch.faults(plan) == []
+
+
+def test_preferred_anti_affinity_costs_no_later_pod_its_node() -> None:
+    """The limit of the pool excludes a pod, and a larger batch is planned once."""
+    types = [instance_type("small", 2000, 4096, 0.05), instance_type("large", 16000, 32768, 0.4)]
+    loner = spec(1500, labels=WEB, preferred_pod_anti_affinity=(Weighted(50, term(ARCH, **DB)),))
+    hoping = (Weighted(50, Requirements.from_labels({ZONE: "nowhere"})),)
+    waiting = [
+        *pods("loner", 1, loner),
+        *pods("db", 1, spec(1500, labels=DB, preferred_terms=hoping)),
+        *pods("large", 1, spec(10_000)),
+    ]
+    batch = Batch(waiting, [], [LIMITED], [], types)
+    plan = pack(waiting, batch.supply, effort=Effort(pods=0))
+    assert [miss.pod for miss in plan.unschedulable] == ["default/large-0"]
+    assert batch.faults(plan) == []
+
+
+def test_pods_without_a_node_keep_no_later_pod_out_of_their_zones() -> None:
+    types = [instance_type("small", 2000, 4096, 0.05), instance_type("large", 16000, 32768, 0.4)]
+    alone = spec(10_000, labels=WEB, pod_anti_affinity=(term(ZONE, **DB),))
+    hoping = (Weighted(50, Requirements.from_labels({ZONE: "nowhere"})),)
+    waiting = pods("db", 1, spec(1500, labels=DB, preferred_terms=hoping))
+    for zone in ZONES:
+        there = replace(alone, terms=(Requirements.from_labels({ZONE: zone}),))
+        waiting += pods(f"alone-{zone}", 1, there)
+    batch = Batch(waiting, [], [LIMITED], [], types)
+    plan = pack(waiting, batch.supply, effort=Effort(pods=0))
+    assert [node.pods for node in plan.launches] == [("default/db-0",)]
+    assert batch.faults(plan) == []
+
+
+def test_a_spread_compares_the_nodes_that_are_launched_after_a_split() -> None:
+    """Two pods share a node of amd64; split for minValues, each is launched on arm64, where no pod
+    of the spread has a node."""
+    three = Requirements([Requirement.of(INSTANCE_TYPE, "Exists", min_values=3)])
+    types = [
+        instance_type("small", 2000, 4096, 0.03),
+        instance_type("medium", 4000, 8192, 0.1),
+        instance_type("large", 7000, 16384, 0.11),
+        instance_type("huge", 16000, 32768, 0.5),
+        instance_type("arm", 4000, 8192, 0.08, arch="arm64"),
+    ]
+    waiting = [
+        *pods("even", 3, spec(1900, labels=WEB, spreads=(Spread(term(ARCH, **WEB), 1),))),
+        *pods("other", 2, spec(3000)),
+    ]
+    batch = Batch(waiting, [], [NodePool("flexible", three)], [], types)
+    plan = pack(waiting, batch.supply)
+    assert batch.faults(plan) == []
+    assert len(plan.unschedulable) == 2
+
+
+def test_a_pod_that_a_limit_excluded_at_first_pins_the_pods_that_it_follows() -> None:
+    """Its affinity is registered after the plan of the other pods, when they are planned without
+    it: the leader must be launched on amd64 then, where the follower has a node."""
+    types = [
+        instance_type("tiny", 500, 1024, 0.001, arch="arm64"),
+        instance_type("small", 2000, 4096, 0.05),
+        instance_type("arm", 2000, 4096, 0.08, arch="arm64"),
+        instance_type("large", 16000, 32768, 0.4),
+        instance_type("arm-large", 16000, 32768, 0.4, arch="arm64"),
+    ]
+    size = Resources({"cpu": 12_000, "memory": 16 * GIB, "pods": 20})
+    taints, tolerations = TAINTED.taints, (Toleration("dedicated", "Exists"),)
+    there = ExistingNode("there", {ARCH: "amd64", ZONE: "a"}, size, size, taints, pool="limited")
+    near = (term(ARCH, **WEB),)
+    follower = spec(10_000, labels=DB, pod_affinity=near, tolerations=tolerations)
+    waiting = [
+        *pods("leader", 1, spec(1500, labels=WEB)),
+        *pods("follower", 1, follower),
+        *pods("even", 1, spec(labels={"app": "job"}, spreads=(Spread(term(ZONE, **DB), 1),))),
+        *pods("lonely", 1, spec(labels=DB, pod_affinity=(term(ZONE, app="none"),))),
+    ]
+    limited = NodePool("limited", limits={"cpu": 14_000})
+    batch = Batch(waiting, [there], [limited], [], types)
+    plan = pack(waiting, batch.supply, batch.nodes)
+    assert [miss.pod for miss in plan.unschedulable] == ["default/lonely-0"]
     assert batch.faults(plan) == []

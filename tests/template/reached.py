@@ -20,6 +20,7 @@ PROBES = "leeway.wiring.probes"
 """It serves all functions, and asks for rights that others give: test_probes.py compares them."""
 
 IAM_NAMES = {
+    "elbv2:DescribeTargetGroupAttributes": "elasticloadbalancing:DescribeTargetGroupAttributes",
     "elbv2:DescribeTargetGroups": "elasticloadbalancing:DescribeTargetGroups",
     "elbv2:DescribeTargetHealth": "elasticloadbalancing:DescribeTargetHealth",
     "lambda:Invoke": "lambda:InvokeFunction",

@@ -38,6 +38,7 @@ from leeway_cli.doctor.checks.stack import (
     check_schedules,
     check_stack,
 )
+from leeway_cli.doctor.checks.targets import check_targets
 from leeway_cli.doctor.facts import Facts, known, unread_parts
 from leeway_cli.doctor.finding import About, Cause, Finding, Severity
 from leeway_cli.output import some
@@ -75,6 +76,7 @@ CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     check_answers,
     check_groups,
     check_hooks,
+    check_targets,
     check_workloads,
     check_managed_groups,
     check_other_rules,

@@ -7,6 +7,7 @@ from typing import Any
 
 from leeway.launch.reservations import CapacityReservation
 from leeway.reasons import Reason
+from leeway.retirement.targets import name_of
 
 from leeway_cli.adopt.reachability import FunctionsNetwork
 from leeway_cli.adopt.settings.access import AccessEntry, EksCluster
@@ -192,7 +193,8 @@ class ConfigurationFacts:
     roles that headroom needs, each with a namespace. `unlimited` are the pools without limits;
     `usd_per_hour` is what all nodes of pools may cost, None if the manifest does not say it;
     `pool_limits` is what the nodes of pools may cost that have such a limit. `surges`: workloads
-    get one more pod before an eviction that their budgets refuse."""
+    get one more pod before an eviction that their budgets refuse. `waits_for_targets`: an instance
+    ends after load balancers have drained it."""
 
     paused: bool = False
     dry_run: bool = False
@@ -204,6 +206,46 @@ class ConfigurationFacts:
     usd_per_hour: float | None = None
     pool_limits: tuple[tuple[str, float], ...] = ()
     surges: bool = False
+    waits_for_targets: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTargets:
+    """A target group that has nodes as targets, by its ARN, with its deregistration delay in
+    seconds."""
+
+    group: str
+    delay: int
+
+    @property
+    def name(self) -> str:
+        """The name of the target group."""
+        return name_of(self.group)
+
+
+@dataclass(frozen=True, slots=True)
+class PodTargets(NodeTargets):
+    """A target group that has the pods of a workload, `deployment/web`, as IP targets.
+
+    `grace` is their grace period, and `sleeps` the longest sleep of their preStop hooks, both in
+    seconds; 0 without a hook, None if a hook does something else. `container` is the name of their
+    only container, empty if they have several. `gated`: a readiness gate waits for the target.
+    """
+
+    namespace: str
+    workload: str
+    grace: int = 30
+    sleeps: int | None = 0
+    container: str = ""
+    gated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TargetFacts:
+    """The target groups that the AWS Load Balancer Controller manages in a cluster."""
+
+    pods: tuple[PodTargets, ...] = ()
+    nodes: tuple[NodeTargets, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +268,7 @@ class ClusterFacts:
     rights: Read[tuple[Right, ...]]
     policies: Read[bool] = True
     launch_block: Read[Reason | None] = None
+    targets: Read[TargetFacts] = TargetFacts()
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,12 @@ GROUP_LIMITS_REPLACEMENT = _code(
 HOOK_UNSAFE = _code(
     "HookUnsafe", "A lifecycle hook holds instances too long, too short, or for somebody else."
 )
+TARGETS_CUT_OFF = _code(
+    "TargetsCutOff", "Pods or nodes end while a load balancer keeps connections to them."
+)
+READINESS_GATE_MISSING = _code(
+    "ReadinessGateMissing", "Pods count as available before a load balancer sends to them."
+)
 SECOND_HANDLER = _code(
     "SecondHandler", "Another program acts on the same notices or drains the same nodes."
 )

@@ -113,7 +113,7 @@ class DrainRun:
     """Drains nodes of one cluster on the same terms.
 
     `allowed` are the given flags of kubectl that allow refused pods. Without a `timeout` the drain
-    waits without limit.
+    waits without limit. `excludes`: load balancers exclude the nodes from when the drain begins.
     """
 
     cluster: LightkubeCluster
@@ -123,6 +123,7 @@ class DrainRun:
     pod_selector: str
     allowed: frozenset[str]
     output: Format
+    excludes: bool = False
 
     def drain(self, nodes: Sequence[str], as_list: bool) -> None:
         """Cordon and drain these nodes, except the refused ones, and print the result.
@@ -259,7 +260,8 @@ class DrainRun:
             self.terms.deadline or now + FOREVER,
             now + self.timeout if self.timeout else now + FOREVER,
         )
-        executor = DrainExecutor(self.cluster, self.clock, _progress_printer(), terminates=False)
+        watcher = _progress_printer()
+        executor = DrainExecutor(self.cluster, self.clock, watcher, terminates=self.excludes)
         terms = replace(self.terms, refused=frozenset(set(Refusal) - self.allowed))
         return executor.run(
             node,

@@ -63,6 +63,7 @@ def find_manifests(
     from leeway.manifests.reading import read_stored
 
     deployment = find_stack(stack)
+    deployment.warn_if_unmanaged(cluster)
     with aws_errors(deployment.where):
         stored = deployment.manifests().of(cluster_name(cluster))
     readings = [read_stored(one.body, one.title) for one in stored]

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -192,6 +193,8 @@ def explain_notice(
             if cluster is not None and workloads is not None:
                 surges = tuple(_surges(findings.pods, cluster, workloads, policy))
                 findings = replace(findings, surges=surges)
+            if policy.waits_for_targets and findings.facts is not None:
+                findings = _with_targets(findings)
             plans.append(plan_instance(notice, policy, source, findings))
     ruling = plans[0].ruling if plans else rule(notice, general.notices[notice.kind])
     explanation = Explanation(notice, ruling, tuple(plans))
@@ -240,6 +243,25 @@ def _find_instance(instance: str, cluster: "Cluster | None") -> "InstanceFinding
         return InstanceFindings(instance, facts, group, None, unseen, ec2_read=asked)
     pods, found_by = tuple(cluster.pods_on(node.name)), f"its provider id is {node.provider_id}"
     return InstanceFindings(instance, facts, group, node, found_by, pods, asked)
+
+
+def _with_targets(findings: "InstanceFindings") -> "InstanceFindings":
+    """Add which target groups of load balancers have the instance. Without the right to read them
+    the plan says so."""
+    from leeway.aws.target_groups import LoadBalancerTargets
+    from leeway.ports.aws import CloudRefused, CloudUnavailable
+    from leeway.retirement.targets import OVER, name_of
+    from leeway.wiring.clients import client
+
+    balancers = LoadBalancerTargets(partial(client, "elbv2"))
+    try:
+        targets = balancers.of_instance(findings.instance)
+        groups = {one.group for one in targets if one.state != OVER}
+        delays = {name_of(one): balancers.deregistration_delay(one) for one in groups}
+    except (CloudRefused, CloudUnavailable) as error:
+        return replace(findings, targets_unread=f"{error}.")
+    known = {name: delay for name, delay in delays.items() if delay is not None}
+    return replace(findings, delays=known)
 
 
 def _surges(

@@ -394,7 +394,7 @@ def _edit(
     )
 
     found = find_stack(stack)
-    found.warn_if_unmanaged(cluster)
+    found.check_managed(cluster)
     for _ in range(TRIES):
         before = find(stored_manifests(found, cluster), resource, "", name)
         planned = plan_body(before, resource, name, body_of(before), datetime.now(UTC))

@@ -65,9 +65,8 @@ def read_faults(words: Sequence[str]) -> FaultSettings:
             settings.throttle = True
         elif word == "down":
             settings.parts["kubernetes"].append({"refuse": True})
-        elif word.partition("=")[0] in PARTS:
-            part, _, path = word.partition("=")
-            settings.parts[part] += _from_file(Path(path))
+        elif (named := word.partition("="))[0] in PARTS and named[2]:
+            settings.parts[named[0]] += _from_file(Path(named[2]))
         else:
             part, fault = _read(word)
             _add(settings.parts[part], fault)

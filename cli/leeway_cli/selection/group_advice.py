@@ -6,8 +6,9 @@ strategies".
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -21,6 +22,7 @@ from leeway.selection.resources import Resources
 from leeway_cli.errors import CannotBeDoneError, aws_errors
 
 if TYPE_CHECKING:
+    from leeway.costs import SpotPool
     from leeway.selection.pods import ExistingNode
 
 MOST_TYPES = 20
@@ -47,9 +49,12 @@ _TEMPLATE = "LaunchTemplateSpecification"
 
 STRATEGY = "price-capacity-optimized"
 
+COUNTED_FOR = timedelta(days=30)
+"""The time whose interruptions are counted: the records of costs are kept for some days longer."""
+
 UNKNOWN_INTERRUPTIONS = (
-    "Expected interruptions: not known. `leeway cost` shows those of the types that a cluster "
-    "runs; EC2 shows those of the last month in the Spot Instance Advisor."
+    "Interruptions: none of these types ran in the cluster as Spot instances. EC2 shows those of "
+    "the last month in the Spot Instance Advisor."
 )
 
 
@@ -107,6 +112,54 @@ class Advice:
     need: Resources
     before: Choice
     after: Choice
+
+
+@dataclass(frozen=True, slots=True)
+class CountedInterruptions:
+    """The interruptions that Leeway counted in instance hours of some types: of `seen` of them."""
+
+    interruptions: int
+    hours: float
+    seen: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.interruptions} in {self.hours:,.0f} instance-h of {counted(self.seen, 'type')}"
+        )
+
+
+def counted_in(
+    choice: Choice, zones: Collection[str], spot: "Mapping[str, SpotPool]"
+) -> CountedInterruptions:
+    """Sum up what was counted of the types of a choice in these zones. `spot` is by type and zone,
+    as `m5.large us-east-1a`."""
+    keys = {one: [f"{one} {zone}" for zone in zones] for one in choice.types}
+    pools = {one: [spot[key] for key in some if key in spot] for one, some in keys.items()}
+    found = [pool for some in pools.values() for pool in some]
+    return CountedInterruptions(
+        sum(pool.interruptions for pool in found),
+        sum(pool.hours for pool in found),
+        sum(bool(some) for some in pools.values()),
+    )
+
+
+def spot_of(group: ScalingGroup, stack: str, now: datetime) -> "Mapping[str, SpotPool]":
+    """Read what was counted of the Spot instances of the group's cluster; nothing without a
+    deployment, or without a cluster in the tags of the group."""
+    from leeway.instances.owners import cluster_of
+
+    from leeway_cli.cost import read_hours, sum_up
+    from leeway_cli.stack import find_stack
+
+    tags = {one["Key"]: one.get("Value", "") for one in group.described.get("Tags", ())}
+    cluster, begin = cluster_of(tags), now - COUNTED_FOR
+    if not cluster:
+        return {}
+    try:
+        hours = list(read_hours(find_stack(stack), cluster, begin, now))
+    except CannotBeDoneError:
+        return {}
+    return sum_up(hours, begin, now).spot
 
 
 def read_group(name: str, client: Any, ec2: Any) -> ScalingGroup:
@@ -369,8 +422,8 @@ def notes(advice: Advice) -> list[str]:
     return said
 
 
-def as_text(advice: Advice) -> str:
-    """Say what the policy changes."""
+def as_text(advice: Advice, spot: "Mapping[str, SpotPool]") -> str:
+    """Say what the policy changes; `spot` is what was counted of Spot instances."""
     before, after = advice.before, advice.after
     unit = "unit of weight" if advice.group.weights else "instance"
     types = [counted(len(one.types), "instance type") for one in (before, after)]
@@ -383,7 +436,14 @@ def as_text(advice: Advice) -> str:
     ):
         if was is not None and will is not None:
             lines.append(f"{market}, USD per hour and {unit}: {_span(was)} -> {_span(will)}.")
-    return "\n".join([*lines, UNKNOWN_INTERRUPTIONS])
+    seen, seen_after = (counted_in(one, advice.group.zones, spot) for one in (before, after))
+    if not seen_after.seen:
+        return "\n".join([*lines, UNKNOWN_INTERRUPTIONS])
+    new = len(after.types) - seen_after.seen
+    rest = f"; {counted(new, 'type')} of the policy did not run here" if new else ""
+    days = counted(COUNTED_FOR.days, "day")
+    lines.append(f"Interruptions in {days}: {seen} -> {seen_after}{rest}.")
+    return "\n".join(lines)
 
 
 def _span(prices: tuple[float, float]) -> str:
@@ -391,24 +451,33 @@ def _span(prices: tuple[float, float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def as_data(advice: Advice) -> dict[str, Any]:
+def as_data(advice: Advice, spot: "Mapping[str, SpotPool]") -> dict[str, Any]:
     """Render as JSON."""
+    zones = advice.group.zones
     return {
         "group": advice.group.name,
         "mixedInstancesPolicy": advice.policy,
         "need": advice.need.printed(),
-        "before": _choice_as_data(advice.before),
-        "after": _choice_as_data(advice.after),
-        "expectedInterruptions": None,
+        "before": _choice_as_data(advice.before, zones, spot),
+        "after": _choice_as_data(advice.after, zones, spot),
         "notes": notes(advice),
     }
 
 
-def _choice_as_data(choice: Choice) -> dict[str, Any]:
+def _choice_as_data(
+    choice: Choice, zones: Collection[str], spot: "Mapping[str, SpotPool]"
+) -> dict[str, Any]:
     found: dict[str, Any] = {"types": list(choice.types), "spotPools": choice.pools}
     for name, prices in (("spot", choice.spot), ("onDemand", choice.on_demand)):
         low, high = prices or (None, None)
         found |= {f"{name}LowestPerHour": low, f"{name}HighestPerHour": high}
+    seen = counted_in(choice, zones, spot)
+    found["counted"] = {
+        "days": COUNTED_FOR.days,
+        "interruptions": seen.interruptions,
+        "instanceHours": seen.hours,
+        "types": seen.seen,
+    }
     return found
 
 

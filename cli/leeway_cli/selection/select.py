@@ -3,6 +3,7 @@ nowhere."""
 
 import os
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -143,12 +144,13 @@ def _advise(
             write_stderr(f"warning: no pod of --nodes runs on a node of group {name}")
     catalog = find_catalog(region, stack, sandbox=sandbox)
     advice = group_advice.advise(group, catalog, pods)
+    spot = group_advice.spot_of(group, stack, datetime.now(UTC))
     if output is SelectFormat.JSON:
-        print_json(group_advice.as_data(advice))
+        print_json(group_advice.as_data(advice, spot))
         return
     for note in group_advice.notes(advice):
         write_stderr(f"warning: group {name}: {note}")
-    write_stderr(group_advice.as_text(advice))
+    write_stderr(group_advice.as_text(advice, spot))
     if output is SelectFormat.YAML:
         write_stdout(group_advice.for_cloudformation(advice))
     else:

@@ -12,7 +12,13 @@ from typing import Protocol
 
 from leeway.disruption.decide import decide_returns
 from leeway.disruption.rules import Cause
-from leeway.disruption.snapshot import MovablePod, NodeReturn, OwnNode, Snapshot
+from leeway.disruption.snapshot import (
+    MovablePod,
+    NodeReturn,
+    OwnNode,
+    ReturnDecision,
+    Snapshot,
+)
 from leeway.policy.rules import SUCCESSOR_TIMEOUT, UNAVAILABLE_FOR
 from leeway.selection.labels import SPOT
 from leeway.selection.offers.catalog import Unavailable
@@ -228,9 +234,10 @@ EFFORT = replace(LAUNCHES, improvements=20)
 
 class Leeway:
     """The packing of provision_nodes launches nodes, and decide_returns gives nodes back: a
-    decision acts if the next one, a minute later, confirms it."""
+    decision acts if the next one, a minute later, confirms it. `decision` is the last one."""
 
     def __init__(self) -> None:
+        self.decision = ReturnDecision()
         self._plan: Plan | None = None
         self._proposed: Mapping[tuple[str, ...], NodeReturn] = {}
 
@@ -272,7 +279,7 @@ class Leeway:
 
     def give_back(self, cluster: Cluster) -> None:
         """Decide, and begin what the decision of the minute before proposed too."""
-        decision = decide_returns(snapshot(cluster))
+        decision = self.decision = decide_returns(snapshot(cluster))
         for returned in decision.returns:
             if returned.nodes in self._proposed:
                 begin(cluster, returned)

@@ -14,6 +14,7 @@ from leeway.retirement.reasons import (
     EVICTION_DENIED,
     POD_DOES_NOT_END,
     POD_EVICTED,
+    TARGETS_DRAIN,
 )
 from leeway.retirement.record import OVER
 
@@ -88,7 +89,7 @@ def _name(one: "RetirementStatus") -> str:
     return (one.drain and one.drain.node) or one.record.instance
 
 
-_WAITS = frozenset({BUDGET_EXHAUSTED.name, CLUSTER_PAUSED.name})
+_WAITS = frozenset({BUDGET_EXHAUSTED.name, CLUSTER_PAUSED.name, TARGETS_DRAIN.name})
 """Brakes that work as their settings say: nobody has to act on a retirement that waits for them."""
 
 _REMAIN = frozenset({Stage.PENDING, Stage.BLOCKED, Stage.TERMINATING, Stage.RETURNED})

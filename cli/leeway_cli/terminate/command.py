@@ -1,5 +1,6 @@
 """`leeway terminate`: drains nodes and ends their instances, once and by hand."""
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -30,6 +31,14 @@ Decrement = Annotated[
         "launches another instance.",
     ),
 ]
+WaitForTargets = Annotated[
+    bool,
+    typer.Option(
+        "--wait-for-targets",
+        help="Exclude the nodes from load balancers when the drain begins, and end each instance "
+        "only when the load balancers have drained it: at most --deadline, or an hour.",
+    ),
+]
 # Not from LEEWAY_CLUSTER: a variable that is meant for another kubeconfig would switch off the
 # check that the instance belongs to this cluster.
 ClusterName = Annotated[
@@ -47,6 +56,7 @@ def terminate(
     nodes: Nodes = None,
     selector: options.Selector = "",
     decrement: Decrement = False,
+    wait_for_targets: WaitForTargets = False,
     deadline: options.Deadline = "",
     on_blocked: options.OnBlockedOption = OnBlocked.FAIL,
     force: options.Force = False,
@@ -96,11 +106,14 @@ def terminate(
         kubernetes_errors(with_selector=bool(selector)),
         connect(kubeconfig, context, chunk_size, user) as connected,
     ):
-        drains = drain_run(connected, terms, timeout, "", allowed, output)
+        drains = replace(
+            drain_run(connected, terms, timeout, "", allowed, output), excludes=wait_for_targets
+        )
         given = names or connected.select_nodes(selector)
         if not given:
             write_stderr(f"No node has the labels {selector}.")
-        run = TerminateRun(drains, AwsInstances(connected.server, named, stack), decrement)
+        instances = AwsInstances(connected.server, named, stack)
+        run = TerminateRun(drains, instances, decrement, waits=wait_for_targets)
         if dry_run is DryRun.NONE:
             run.terminate(given)
         else:

@@ -1,7 +1,7 @@
 """One run of `leeway terminate`: decides for all nodes, drains them, and ends each drained one."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -13,12 +13,15 @@ from leeway.aws.autoscaling import AutoScalingGroups
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.eks import EksClusters
 from leeway.aws.errors import code_of
+from leeway.aws.target_groups import LoadBalancerTargets
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.groups import GroupFacts
 from leeway.instances.owners import OwnerKind, owner_of
 from leeway.ports.aws import CloudRefused, CloudUnavailable
+from leeway.ports.aws import Target as BalancerTarget
 from leeway.ports.kubernetes_objects import Node
 from leeway.retirement.record import RETIREMENT
+from leeway.retirement.targets import LOOK_EVERY, decide_targets
 from leeway.wiring.clients import client, session, table
 
 from leeway_cli.drain.run import DrainRun, NodePlan
@@ -248,6 +251,17 @@ class AwsInstances:
             raise
         return same_server(endpoint.url, self.server)
 
+    def targets(self, instance: str, among: Collection[str]) -> Sequence[BalancerTarget]:
+        """Read the targets of an instance, in the target groups `among` these or, if there are
+        none, in all of them.
+
+        Raises:
+            CannotBeDoneError: AWS does not answer or refuses.
+        """
+        with aws_errors(f"the targets of instance {instance}"):
+            balancers = LoadBalancerTargets(partial(client, "elbv2"))
+            return balancers.of_instance(instance, among or None)
+
     def end(self, instance: str, ending: Ending) -> None:
         """Make the call that ends an instance.
 
@@ -299,11 +313,13 @@ class Accepted:
 
 @dataclass
 class TerminateRun:
-    """Ends nodes of one cluster, each when it is drained."""
+    """Ends nodes of one cluster, each when it is drained. With `waits` load balancers have drained
+    its instance as well."""
 
     drains: DrainRun
     instances: AwsInstances
     decrement: bool
+    waits: bool = False
     _requested: set[str] = field(default_factory=set)
     _ended: set[str] = field(default_factory=set)
     _failed: dict[str, str] = field(default_factory=dict)
@@ -414,6 +430,8 @@ class TerminateRun:
         decision is made again."""
         target = one.target
         try:
+            if self.waits:
+                self._wait_for_targets(target)
             ending = self._ending(target, {})
             if isinstance(ending, str):
                 self._failed[target.title] = ending
@@ -429,6 +447,21 @@ class TerminateRun:
                 f"Node {target.title} is drained and cordoned, and instance {target.instance} "
                 f"still runs: {as_clause(error)}. Run the command again to continue."
             )
+
+    def _wait_for_targets(self, target: Target) -> None:
+        """Wait for load balancers as retire_node does, and say for which, or why not."""
+        clock, deadline = self.drains.clock, self.drains.terms.deadline
+        since, groups, said = clock.now(), frozenset[str](), None
+        while not self._stopped:
+            targets = self.instances.targets(target.instance, groups)
+            groups = groups or frozenset(one.group for one in targets)
+            decision = decide_targets(targets, since, clock.now(), deadline)
+            if decision.reason is not None and decision.reason != said:
+                write_stderr(f"node/{target.title}: {decision.reason}")
+                said = decision.reason
+            if not decision.wait:
+                return
+            clock.sleep(LOOK_EVERY.total_seconds())
 
     def _stop(self, accepted: Sequence[Accepted]) -> None:
         with self._lock:

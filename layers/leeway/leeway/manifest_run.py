@@ -148,6 +148,9 @@ class ManifestRun:
     def run(self, cluster: str, why: str, until: datetime) -> ProvisioningReport:
         """Run once for a cluster, at most until this time. Never raises."""
         copied, problems = self._copy(cluster)
+        # Each environment of the function caches manifests. If two of them knew different ones, one
+        # would launch the nodes of a static pool that the other has just given back.
+        self._deps.manifests.forget(cluster)
         report = self._deps.run(cluster, why, until)
         if copied is not None:
             now = self._deps.clock.now()
@@ -161,14 +164,10 @@ class ManifestRun:
 
     def _copy(self, cluster: str) -> tuple[Copied | None, list[Reason]]:
         try:
-            copied = self._deps.copy(cluster)
+            return self._deps.copy(cluster), []
         except Exception as error:  # noqa: BLE001 (the last known manifests apply)
             text = clause(error) or type(error).__name__
             return None, [MANIFESTS_NOT_COPIED(cluster=cluster, error=text)]
-        if copied is not None:
-            # Another copy may have written what this one found in the table.
-            self._deps.manifests.forget(cluster)
-        return copied, []
 
     def _write(
         self, cluster: str, copied: Copied, report: ProvisioningReport, until: datetime

@@ -49,6 +49,7 @@ def manifests_of(stack: Stack, cluster: str) -> tuple[ConfigurationFacts, tuple[
         unlimited=pools_without_limits(written),
         usd_per_hour=_usd_per_hour(policy),
         surges=policy is not None and policy.surge,
+        waits_for_targets=policy is not None and policy.wait_for_targets,
         pool_limits=tuple(
             (one.name, one.usd_per_hour)
             for one in selected_pools(written)

@@ -39,6 +39,7 @@ from leeway_cli.doctor.facts import (
 from leeway_cli.doctor.finding import Severity
 from leeway_cli.doctor.names import FUNCTIONS, function_name
 from leeway_cli.doctor.read import aws, cluster, kubernetes, probes
+from leeway_cli.doctor.read.targets import targets_of
 from leeway_cli.doctor.rights import Right, rights_in_namespaces, rights_of
 from leeway_cli.errors import AccountError, CommandError, as_clause, aws_errors, kubernetes_errors
 from leeway_cli.stack import Stack, connect
@@ -201,6 +202,7 @@ def _cluster(
     workloads = start(
         "the DaemonSets and Deployments", WARNS, lambda: kubernetes.workloads(connection.needed())
     )
+    targets = start("the targets of load balancers", WARNS, lambda: targets_of(connection.needed()))
     roles = start(
         "the IAM roles of nodes",
         FAILS,
@@ -234,6 +236,7 @@ def _cluster(
             workloads=workloads.get(),
             rights=rights.get(),
             launch_block=block.get(),
+            targets=targets.get(),
         )
         if (open_now := known(connection.get())) is not None:
             open_now.close()

@@ -1,12 +1,16 @@
 """Target groups of Application and Network Load Balancers, by boto3."""
 
 from collections.abc import Callable, Collection, Sequence
+from datetime import timedelta
 from typing import Any
 
 from botocore.exceptions import ClientError
 
 from leeway.aws.errors import aws_errors, code_of
 from leeway.ports.aws import Target
+
+DELAY = "deregistration_delay.timeout_seconds"
+"""Source: Elastic Load Balancing API reference, TargetGroupAttribute."""
 
 GROUPS_PER_PAGE = 400
 """Source: Elastic Load Balancing API reference (2015-12-01), DescribeTargetGroups, PageSize."""
@@ -24,6 +28,18 @@ class LoadBalancerTargets:
         with aws_errors():
             groups = self._groups() if among is None else among
             return [target for group in groups for target in self._targets(group, instance)]
+
+    def deregistration_delay(self, group: str) -> timedelta | None:
+        """Return the deregistration delay of a target group; None if there is no such group."""
+        with aws_errors():
+            try:
+                answer = self._client().describe_target_group_attributes(TargetGroupArn=group)
+            except ClientError as error:
+                if code_of(error) == "TargetGroupNotFound":
+                    return None
+                raise
+        found = {one["Key"]: one["Value"] for one in answer["Attributes"]}
+        return timedelta(seconds=int(found.get(DELAY, 0)))
 
     def _groups(self) -> list[str]:
         pages = (

@@ -22,6 +22,7 @@ from leeway.reasons import Reason
 from leeway.selection.labels import CAPACITY_TYPES, RESERVED, SPOT
 from leeway.selection.on_demand import Balances
 from leeway.selection.packing.plan import Plan, PlannedNode
+from leeway.selection.packing.requests import unmet_min_values
 from leeway.selection.packing.supply import UNKNOWN_PRICE, Candidate, Supply
 from leeway.selection.pods import ExistingNode, NodePool, Pod, PodSpec
 from leeway.selection.resources import Resources, printed
@@ -268,7 +269,13 @@ class Replacements:
             return None
         if not self._pays(nodes, price - plan.price, price, len(loose)):
             return None
-        if len(nodes) == 1 and not self._is_flexible(nodes[0], self._choice(new), plan.price):
+        choice = self._choice(new)
+        if len(nodes) == 1 and not self._is_flexible(nodes[0], choice, plan.price):
+            return None
+        if unmet := self._unmet_min_values(choice, price):
+            if len(nodes) == 1:
+                name, pool = nodes[0].name, new.pool
+                self.kept[name] = reasons.TOO_FEW_CHEAPER(node=name, pool=pool, why=unmet)
             return None
         reason = reasons.NODES_REPLACEABLE(
             pods=moves,
@@ -320,6 +327,13 @@ class Replacements:
             types=types, node=one.name, least=LEAST_SPOT_TYPES
         )
         return False
+
+    def _unmet_min_values(self, choice: Bools, price: float) -> str | None:
+        """Return which minValues of its pool a new node breaks if only offerings that cost less
+        than the nodes it replaces are launched. Source: Karpenter,
+        `RemoveInstanceTypeOptionsByPriceAndMinValues`."""
+        cheaper = np.flatnonzero(choice & (self._offers.prices < price))
+        return unmet_min_values(self._offers, cheaper)
 
     @cached_property
     def _offers(self) -> Supply:

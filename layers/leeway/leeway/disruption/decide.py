@@ -1,7 +1,7 @@
 """Decides which nodes of a cluster are given back now. Pure: it reads a snapshot only."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
@@ -27,8 +27,8 @@ from leeway.reasons import Reason
 from leeway.selection.labels import SPOT
 from leeway.selection.resources import printed
 
-MOST_IN_DOUBT = 20
-"""Outdated nodes whose pods' destinations are simulated in one run, while a pool is in doubt."""
+MOST_SIMULATED = 20
+"""Outdated nodes whose pods' destinations are simulated in one run."""
 
 MOST_RESTORED = 3
 """Spot nodes of a pool that are tried in one run, until one can be replaced by on-demand."""
@@ -72,8 +72,8 @@ def decide_returns(snapshot: Snapshot) -> ReturnDecision:
 
 class _Run:
     """One decision in the making. `free` are the nodes that nothing protects, `forced` those that
-    only stay until they expire or drift. `_destinations` counts the pods that come to nodes of
-    others, while some pool is no destination."""
+    only stay until they expire or drift. `_destinations` counts the pods of simulated nodes that
+    come to others."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -182,16 +182,13 @@ class _Run:
         rules = self._snapshot.rules[one.pool]
         in_place = in_place and rules.replicas is not None and not rules.hibernates
         places: Mapping[str, int] = {}
-        if self._is_doubtful(one, cause, in_place):
-            if self._simulated == MOST_IN_DOUBT:
+        if self._is_simulated(one, cause, in_place):
+            if self._simulated == MOST_SIMULATED:
                 return
             self._simulated += 1
-            why, places = self._without_doubted([*self._emptied, one], in_place)
-            if why:
-                pools = ", ".join(sorted(why))
-                self.kept[one.name] = reasons.DESTINATION_IN_DOUBT(
-                    node=one.name, cause=cause, pools=pools
-                )
+            why, places = self._destinations_of(one, cause, in_place)
+            if why is not None:
+                self.kept[one.name] = why
                 return
         if in_place:
             self._static.begun[one.pool] += 1
@@ -201,39 +198,61 @@ class _Run:
             self._emptied.append(one)
             self._destinations.update(places)
 
-    def _is_doubtful(self, one: OwnNode, cause: Cause, in_place: bool) -> bool:
-        """Whether a node that a budget lets go may need an instance of a pool in doubt. Whoever has
-        the pool end its nodes in any case gets that."""
-        doubted, rules = self._snapshot.doubted, self._snapshot.rules[one.pool]
-        if not doubted or rules.is_forced(cause) or rules.hibernates:
-            return False
-        if not (one.pool in doubted if in_place else one.pods):
+    def _is_simulated(self, one: OwnNode, cause: Cause, in_place: bool) -> bool:
+        """Whether it is examined first where the pods of a node that a budget lets go would go: if
+        it has drifted, it may as well stay, and any node may need an instance of a pool in doubt.
+        """
+        drifts = cause is Cause.DRIFTED and bool(one.pods) and not in_place
+        if self._snapshot.rules[one.pool].hibernates or not (
+            drifts or self._is_doubtful(one, cause, in_place)
+        ):
             return False
         return self._allowances.why_not(one.pool, cause, may_move(one, cause)) is None
 
-    def _without_doubted(
-        self, gone: Sequence[OwnNode], in_place: bool
-    ) -> tuple[Collection[str], Mapping[str, int]]:
-        """Return the pools in doubt that pods of the last of some nodes need, or its place in a
-        static pool; and if there are none, how many of its pods come to which node."""
-        *_, one = gone
+    def _is_doubtful(self, one: OwnNode, cause: Cause, in_place: bool) -> bool:
+        """Whether a node may need an instance of a pool in doubt. Whoever has the pool end its
+        nodes in any case gets that."""
+        doubted, rules = self._snapshot.doubted, self._snapshot.rules[one.pool]
+        if not doubted or rules.is_forced(cause):
+            return False
+        return one.pool in doubted if in_place else bool(one.pods)
+
+    def _destinations_of(
+        self, one: OwnNode, cause: Cause, in_place: bool
+    ) -> tuple[Reason | None, Mapping[str, int]]:
+        """Return why a node has to stay, None if its pods have a place, or its place in a static
+        pool has a node; and how many of its pods come to which node."""
         if in_place:
-            return {one.pool}, {}
-        pods = {movable.pod.name for movable in one.pods}
-        plan = self._moving.without(gone, launch=True, consolidates=False)
+            return self._in_doubt(one, cause, {one.pool}), {}
+        doubtful = self._is_doubtful(one, cause, in_place)
+        gone, pods = [*self._emptied, one], frozenset(movable.pod.name for movable in one.pods)
+        moving = self._moving if doubtful else self._trusting
+        plan = moving.without(gone, launch=True, loose=pods, consolidates=False)
         left = pods & {each.pod for each in plan.unschedulable}
         if not left:
             found = {each.node: len(pods.intersection(each.pods)) for each in plan.existing}
-            return (), found
-        trusting = self._trusting.without(gone, launch=True, consolidates=False)
-        if left <= {each.pod for each in trusting.unschedulable}:
-            return (), {}
-        used = {each.pool for each in trusting.launches} & self._snapshot.doubted
-        return used or self._snapshot.doubted, {}
+            return None, found
+        if doubtful:
+            plan = self._trusting.without(gone, launch=True, loose=pods, consolidates=False)
+        without = [each for each in plan.unschedulable if each.pod in left]
+        if cause is Cause.DRIFTED and without:
+            first = min(without, key=lambda each: each.pod)
+            why = first.reason.message
+            return reasons.NO_PLACE_TO_MOVE_TO(node=one.name, pod=first.pod, why=why), {}
+        if len(left) == len(without):
+            return None, {}
+        used = {each.pool for each in plan.launches} & self._snapshot.doubted
+        return self._in_doubt(one, cause, used or self._snapshot.doubted), {}
+
+    def _in_doubt(self, one: OwnNode, cause: Cause, pools: Collection[str]) -> Reason:
+        names = ", ".join(sorted(pools))
+        return reasons.DESTINATION_IN_DOUBT(node=one.name, cause=cause, pools=names)
 
     @cached_property
     def _trusting(self) -> Moving:
         """The same cluster with no pool in doubt."""
+        if not self._snapshot.doubted:
+            return self._moving
         return Moving(replace(self._snapshot, doubted=frozenset(), awaited=frozenset()))
 
     def remove_empty(self) -> None:

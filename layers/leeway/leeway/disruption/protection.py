@@ -40,7 +40,7 @@ def may_be_forced(one: OwnNode, snapshot: Snapshot, why: Cause | None = None) ->
     pod, keeps it until it expires. `why`: it would go for this cause, not for the pending one.
     Sources: Karpenter documentation, "TerminationGracePeriod" and "Node-Level Controls"."""
     rules = snapshot.rules.get(one.pool)
-    if rules is None or one.going:
+    if rules is None or one.going or one.name in snapshot.declined:
         return False
     cause = why or pending_cause(one, snapshot)
     kept = one.protected and cause in {Cause.DRIFTED, Cause.SCALED_DOWN}
@@ -68,6 +68,8 @@ def protections(one: OwnNode, snapshot: Snapshot) -> Iterator[Blocker]:
         yield Blocker(reason, rules.drained_from)
     if one.going:
         yield Blocker(reasons.NODE_GOES_ALREADY(node=one.name))
+    if until := snapshot.declined.get(one.name):
+        yield Blocker(reasons.NODE_WAS_KEPT(node=one.name, until=until), until)
     if one.protected:
         yield Blocker(reasons.NODE_IS_PROTECTED(node=one.name, annotation=DO_NOT_DISRUPT))
     for movable in (*one.pods, *one.staying):
@@ -142,8 +144,8 @@ class Allowances:
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "Allowances":
-        """Count the nodes of each pool without those that are gone; a node that goes or is not
-        Ready is disrupted.
+        """Count the nodes of each pool without those that are gone or start; a node that goes or
+        is not Ready is disrupted.
 
         Source: Karpenter documentation, "Disruption budgets".
         """
@@ -151,7 +153,7 @@ class Allowances:
         disrupted: dict[str, int] = {}
         unready: dict[str, list[str]] = {}
         for one in snapshot.own:
-            if one.gone:
+            if one.gone or not one.initialized:
                 continue
             totals[one.pool] = totals.get(one.pool, 0) + 1
             if one.going or not one.ready:

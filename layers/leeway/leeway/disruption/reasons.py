@@ -53,6 +53,10 @@ NO_ROOM_TO_REPLACE = ReasonCode(
     "raise it above spec.replicas.",
     "a-static-pool-lacks-nodes",
 )
+NO_PLACE_TO_MOVE_TO = ReasonCode(
+    "NoPlaceToMoveTo",
+    "Node {node} has drifted, and stays: its pod {pod} would have no place without it. {why}",
+)
 DESTINATION_IN_DOUBT = ReasonCode(
     "DestinationInDoubt",
     "Node {node} ({cause}) stays for now: its pods would need a new node, and the last instances "
@@ -115,6 +119,11 @@ NODE_IS_BUSY = ReasonCode(
     "A pod is ending on node {node}, or pods that it was launched for have no node yet.",
 )
 NODE_GOES_ALREADY = ReasonCode("NodeGoesAlready", "Node {node} is being retired already.")
+NODE_WAS_KEPT = ReasonCode(
+    "NodeWasKept",
+    "Node {node} was to be given back, and something kept it then: it is not tried again before "
+    "{until:%H:%M} UTC.",
+)
 NODE_UNHEALTHY = ReasonCode(
     "NodeUnhealthy",
     "Node {node} is unhealthy: {why}. While it is not Ready, it uses the budgets of its pool.",
@@ -186,6 +195,11 @@ SPOT_NOT_FLEXIBLE = ReasonCode(
     "SpotNotFlexible",
     "Only {types:cheaper Spot instance type holds|cheaper Spot instance types hold} the pods of "
     "node {node}, and {least} are needed: the cheapest one alone would be interrupted soon.",
+)
+TOO_FEW_CHEAPER = ReasonCode(
+    "TooFewCheaper",
+    "Node {node} is not replaced by a cheaper one: pool {pool} requires {why} among those that "
+    "cost less.",
 )
 DISRUPTION_BUDGET_USED = ReasonCode(
     "DisruptionBudgetUsed",

@@ -22,6 +22,7 @@ from leeway.disruption.rules import DELETED_POOLS_STAY_FOR, OUTDATED, Cause, Ret
 from leeway.disruption.snapshot import (
     NodeReturn,
     OwnNode,
+    ReturnDecision,
     Snapshot,
     is_marked,
     own_instances,
@@ -67,7 +68,7 @@ WATCHED = Record(WatchedNodes, "PROVISIONING#{cluster}", "WATCHED", packed=(enco
 
 TRIED_AGAIN_AFTER = timedelta(minutes=10)
 """How long after a retirement that was declined its node is not given back again: what kept it is
-likely to keep it still."""
+likely to keep it still. Meanwhile others go."""
 
 START_AGAIN_AFTER = timedelta(minutes=1)
 """How long after its record is written a retirement that shows no progress is started again."""
@@ -86,6 +87,7 @@ class ReturnCapacity:
         self._deps = deps
         self._launches = CurrentLaunches(deps.sources)
         self._foreign: set[str] = set()
+        self._declined: dict[str, datetime] = {}
         self._orphaned: dict[str, frozenset[Reason]] = {}
         self._rehearsed: dict[str, frozenset[NodeReturn]] = {}
 
@@ -114,7 +116,7 @@ class ReturnCapacity:
         deleted, orphaned = self._deleted_pools(read, own)
         launches = self._launches.read(cluster, read.manifests, read.catalog, own, now)
         snapshot = self._snapshot(read, policy, index, own, quiet, launches.of_pool, deleted)
-        decision = decide_returns(snapshot)
+        snapshot, decision = self._decide(snapshot, own, now)
         watched, confirmed, confirm_at = confirm(before, watched, decision, now)
         self._store(cluster, before, watched)
         if policy.dry_run:
@@ -131,6 +133,28 @@ class ReturnCapacity:
             problems=(*new, *launches.problems, *returned.problems),
             lasting=(*sorted(orphaned & before_this, key=str), *_unhealthy(snapshot)),
         )
+
+    def _decide(
+        self, snapshot: Snapshot, own: Mapping[str, InstanceFacts], now: datetime
+    ) -> tuple[Snapshot, ReturnDecision]:
+        """Decide again without the nodes that were declined shortly before, so that they do not use
+        the budgets of others, until none of them is left."""
+        facts = {one.name: own[one.instance] for one in snapshot.own}
+        self._declined = {instance: at for instance, at in self._declined.items() if at > now}
+        while True:
+            declined = {
+                name: self._declined[one.instance]
+                for name, one in facts.items()
+                if one.instance in self._declined
+            }
+            snapshot = replace(snapshot, declined=declined)
+            decision = decide_returns(snapshot)
+            names = {name for one in decision.returns for name in one.nodes}
+            found = {facts[name].instance: self._declined_until(facts[name], now) for name in names}
+            new = {instance: until for instance, until in found.items() if until is not None}
+            if not new:
+                return snapshot, decision
+            self._declined |= new
 
     def _store(self, cluster: str, before: WatchedNodes | None, watched: WatchedNodes) -> None:
         if not watched.is_stored_by(before):
@@ -290,8 +314,7 @@ class ReturnCapacity:
             unrecorded = [one.instance for one in nodes if not self._is_recorded(one, cluster)]
             self._foreign.update(unrecorded)
             problems += [reasons.LAUNCH_NOT_RECORDED(instance=one) for one in unrecorded]
-            # Several nodes go together or not at all: one new node replaces them.
-            if unrecorded or any(self._was_declined(own[one.instance], now) for one in nodes):
+            if unrecorded:  # several nodes go together or not at all: one new node replaces them
                 continue
             started = []
             for one in nodes:
@@ -311,10 +334,13 @@ class ReturnCapacity:
     def _retirement(self, facts: InstanceFacts) -> Retirement | None:
         return self._deps.table.get(RETIREMENT, cluster=facts.cluster, instance=facts.instance)
 
-    def _was_declined(self, facts: InstanceFacts, now: datetime) -> bool:
+    def _declined_until(self, facts: InstanceFacts, now: datetime) -> datetime | None:
+        """Return until when a node stays because its retirement was declined; None if none was."""
         stored = self._retirement(facts)
-        ended = stored.ended_at if stored is not None and stored.had_no_effect else None
-        return ended is not None and now - ended < TRIED_AGAIN_AFTER
+        if stored is None or stored.ended_at is None or not stored.had_no_effect:
+            return None
+        until = stored.ended_at + TRIED_AGAIN_AFTER
+        return until if until > now else None
 
     def _begin(
         self, one: OwnNode, facts: InstanceFacts, ruling: Ruling, terms: ReturnTerms, now: datetime

@@ -31,6 +31,7 @@ from leeway.reasons import Reason
 from leeway.selection.labels import CAPACITY_TYPE, INITIALIZED, INSTANCE_TYPE, ZONE
 from leeway.selection.offers.catalog import Catalog, Unavailable
 from leeway.selection.offers.reservations import Reservation
+from leeway.selection.packing.pod_groups import tolerating_soft_taints
 from leeway.selection.pods import ExistingNode, NodePool, Pod, PodSpec
 
 
@@ -67,6 +68,7 @@ class OwnNode:
     - `price`: USD per hour of its offering now, None if it is not known.
     - `quiet_since`: when the last of its pods came or went, or the node became Ready.
     - `staying`: the pods of DaemonSets and static ones that forbid to disrupt it.
+    - `ready`: it is initialized, and its condition Ready is True.
     - `protected`: an annotation of the node forbids to disrupt it. Not `consolidated`: one forbids
       that.
     - `busy`: a pod terminates on it, the scheduler preempts others there for a pod, or it is empty
@@ -89,6 +91,7 @@ class OwnNode:
     pods: tuple[MovablePod, ...] = ()
     staying: tuple[MovablePod, ...] = ()
     ready: bool = True
+    initialized: bool = True
     protected: bool = False
     consolidated: bool = True
     going: bool = False
@@ -121,6 +124,7 @@ class Snapshot:
     - `rules`: the rules of each pool by its name; of a pool without rules nothing is given back.
     - `most`: how many nodes the disruption budget of the cluster allows now.
     - `spending_limits`: what nodes of pools cost that have a limit in money, and the limits.
+    - `declined`: until when nodes stay that were to go shortly before and were kept, by name.
     - `doubted`: the pools whose last launches have not joined; `awaited` are the names of their
       instances on the way. Neither is a destination.
     """
@@ -138,6 +142,7 @@ class Snapshot:
     worth: Worth = USUAL
     most: int | None = None
     spending_limits: tuple[SpendingLimit, ...] = ()
+    declined: Mapping[str, datetime] = field(default_factory=dict)
     doubted: frozenset[str] = frozenset()
     awaited: frozenset[str] = frozenset()
 
@@ -404,26 +409,32 @@ class _Nodes:
             capacity_type=facts.capacity_type,
             price=price if price is not None and isfinite(price) else None,
             created_at=details.created_at,
-            quiet_since=now if details.busy else self._quiet.get(node.name, now),
-            pods=tuple(map(self._movable, details.pods)),
+            quiet_since=now if details.is_busy(now) else self._quiet.get(node.name, now),
+            pods=tuple(self._movable(one, node) for one in details.pods),
             staying=tuple(
                 replace(pod, surges=False)
-                for pod in filter(_forbids, map(self._movable, details.staying))
+                for pod in (self._movable(one, node) for one in details.staying)
+                if _forbids(pod)
             ),
             ready=details.ready and node.name in self.initialized,
+            initialized=node.name in self.initialized,
             protected=details.protected,
             consolidated=details.consolidated,
             going=is_marked(node) or facts.instance in self._retiring,
             gone=facts.instance in self._gone,
-            busy=details.busy or awaited,
+            busy=details.is_busy(now) or awaited,
             drift=self._drift(node, facts, details),
             unhealthy=details.unhealthy,
         )
 
-    def _movable(self, one: ObservedPod) -> MovablePod:
-        blocked_by = self._blocked_by(one)
+    def _movable(self, one: ObservedPod, node: ExistingNode) -> MovablePod:
+        blocked_by, pod = self._blocked_by(one), one.pod
+        soft = (one for one in node.taints if one.effect == "PreferNoSchedule")
+        if not all(map(pod.spec.tolerates, soft)):
+            # It runs in spite of a soft taint, so another one keeps it from no other node.
+            pod = replace(pod, spec=tolerating_soft_taints(pod.spec))
         return MovablePod(
-            one.pod,
+            pod,
             one.protected_until,
             blocked_by,
             surges=self._surges and _may_surge(one, blocked_by),

@@ -120,7 +120,7 @@ def _hash(parts: Iterable[str]) -> bytes:
 
 
 def _quiet(before: datetime | None, node: NodeDetails, read_at: datetime) -> datetime:
-    if node.busy:
+    if node.is_busy(read_at):
         return read_at
     if node.changed_at is None:
         return before or read_at

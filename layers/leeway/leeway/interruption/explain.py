@@ -1,10 +1,11 @@
 """The plan of a notice for `leeway explain`: the decisions of a retirement, without acting."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from enum import StrEnum
 
+from leeway.durations import render_duration
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.groups import GroupFacts
 from leeway.instances.owners import Owner, OwnerKind, owner_of
@@ -16,6 +17,7 @@ from leeway.reasons import Reason, counted
 from leeway.retirement.decide_replacement import BY_GROUP, ReplacementDecision, decide_replacement
 from leeway.retirement.decide_surge import SURGING
 from leeway.retirement.pods import PodAction, Terms, decide_pod, grace_that_fits, latest_moment
+from leeway.retirement.record import INTERRUPTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,9 @@ class InstanceFindings:
 
     `facts` and `group` are None if EC2 was not read (`ec2_read`) or knows no such instance. `node`
     is None if none was searched for or found; `node_reason` says why. `surges` says of pods that
-    budgets keep whether their workloads get one more pod first.
+    budgets keep whether their workloads get one more pod first. `delays` are the deregistration
+    delays of the target groups that have the instance, by their names; `targets_unread` is why they
+    are not known.
     """
 
     instance: str
@@ -64,6 +68,8 @@ class InstanceFindings:
     pods: tuple[Pod, ...] = ()
     ec2_read: bool = False
     surges: tuple[str, ...] = ()
+    delays: Mapping[str, timedelta] = field(default_factory=dict)
+    targets_unread: str = ""
 
     @property
     def owner(self) -> Owner | None:
@@ -154,7 +160,7 @@ def plan_instance(
             str(replacement.reason) if replacement else _why_no_replacement(found, drains)
         ),
         replacement_first=replacement.before if replacement else False,
-        remarks=tuple(_remarks(notice, policy, replacement, drains, found)),
+        remarks=tuple(_remarks(notice, policy, replacement, drains, found, ruling.deadline)),
         pods=tuple(plan_pod(pod, terms, begins or notice.time) for pod in found.pods if drains),
     )
 
@@ -225,6 +231,7 @@ def _remarks(
     replacement: ReplacementDecision | None,
     drains: bool,
     found: InstanceFindings,
+    deadline: datetime | None,
 ) -> Iterator[str]:
     if policy.dry_run:
         yield "The cluster is on dry run: Leeway reports this plan and does not apply it."
@@ -233,6 +240,8 @@ def _remarks(
             "If EC2 has no capacity for the group in any zone, Leeway's pools launch nodes for the "
             "pods instead."
         )
+    if drains and policy.waits_for_targets:
+        yield from _load_balancers(notice, found, deadline)
     if notice.kind not in VOLUNTARY or not drains:
         return
     if policy.paused:
@@ -249,3 +258,25 @@ def _remarks(
     for pod in found.pods:
         if pod.protected_until is not None and notice.time < pod.protected_until:
             yield f"Pod {pod.key} has the annotation {PROTECTS_POD}: the retirement waits for it."
+
+
+def _load_balancers(
+    notice: Notice, found: InstanceFindings, deadline: datetime | None
+) -> Iterator[str]:
+    """Say how long load balancers keep their connections to the instance, and what ends them."""
+    if found.targets_unread:
+        yield f"The targets of load balancers are not known: {found.targets_unread}"
+    if not found.delays:
+        return
+    longest = max(found.delays.values())
+    one = len(found.delays) == 1
+    keep = (
+        f"Target {'group' if one else 'groups'} {', '.join(sorted(found.delays))} "
+        f"{'has' if one else 'have'} the instance, and {'keeps' if one else 'keep'} connections to "
+        f"it for {render_duration(longest)} at most after it is deregistered"
+    )
+    if notice.kind in INTERRUPTIONS:
+        yield f"{keep}: EC2 ends it at its own time, so connections that last longer break."
+        return
+    until = f", but not beyond {deadline:%Y-%m-%d %H:%M:%S} UTC" if deadline else ""
+    yield f"{keep}: after the drain, Leeway waits for that{until}."

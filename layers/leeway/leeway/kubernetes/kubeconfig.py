@@ -121,10 +121,17 @@ def _read(file: Path) -> Mapping[str, Any]:
     except UnicodeDecodeError as error:
         raise BadKubeconfig(f"{file}: expected a kubeconfig in UTF-8") from error
     except yaml.YAMLError as error:
-        raise BadKubeconfig(f"{file}: expected YAML: {error}") from error
+        raise BadKubeconfig(f"{file}: expected YAML, got {_syntax(error)}") from error
     if not isinstance(document, dict) or not document.keys() & {*_PARTS, "current-context"}:
         raise BadKubeconfig(f"{file}: expected a kubeconfig, with clusters, contexts and users")
     return document
+
+
+def _syntax(error: yaml.YAMLError) -> str:
+    """Return what is wrong in a document that is not YAML, and its line."""
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+        return "something else"
+    return f"an error in line {error.problem_mark.line + 1}: {error.problem}"
 
 
 def _checked(config: SingleConfig | None, names: str) -> SingleConfig:

@@ -1,6 +1,7 @@
 """The Workloads Protocol over HTTP: workloads that may get one more pod before an eviction."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -31,6 +32,9 @@ _SCALERS = {
     "ScaledObject": "keda.sh/v1alpha1/namespaces/{}/scaledobjects",
 }
 _SERVICE_NAME = "kubernetes.io/service-name"
+_SHARED_MODES = frozenset({"ReadWriteMany", "ReadOnlyMany"})
+"""Source: Kubernetes documentation, "Persistent Volumes", access modes."""
+
 _ENDED = frozenset({"Succeeded", "Failed"})
 _OBJECTS = Decoder(ObjectList[dict[str, Any]])
 
@@ -44,7 +48,8 @@ class HttpSurgeWorkloads:
         self._connection = connection
 
     def find(self, namespace: str, kind: str, name: str) -> Workload | None:
-        """Read a workload by one GET, or two for that of a ReplicaSet."""
+        """Read a workload by one GET, or two for that of a ReplicaSet. Each claim of a Deployment
+        is one more: pods may share a volume that several nodes may mount at once."""
         with within(READ_SECONDS):
             found = self._get(namespace, kind, name)
             if found is not None and kind == "ReplicaSet":
@@ -53,7 +58,22 @@ class HttpSurgeWorkloads:
                     return None
                 kind, name = owner["kind"], owner["name"]
                 found = self._get(namespace, kind, name)
-        return _workload(kind, found) if found is not None else None
+            if found is None:
+                return None
+            workload = _workload(kind, found)
+            claims = _shared_claims(found)
+            shared = workload.claims and all(self._is_shared(namespace, one) for one in claims)
+        return replace(workload, claims=False) if shared and claims else workload
+
+    def _is_shared(self, namespace: str, claim: str) -> bool:
+        """Whether several nodes may mount the volume of a claim; not if Leeway may not read it."""
+        try:
+            path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}"
+            found = self._read(path) if is_subdomain(claim) else None
+        except ClusterRefused:
+            return False
+        modes = set(found["spec"].get("accessModes") or ()) if found is not None else set()
+        return bool(modes) and modes <= _SHARED_MODES
 
     def scalers(self, workload: Workload) -> tuple[str, ...]:
         """List the autoscalers of the namespace."""
@@ -141,11 +161,14 @@ class HttpSurgeWorkloads:
 
     def _get(self, namespace: str, kind: str, name: str) -> _Object | None:
         # The owner of a pod may have any name, which would be another path.
-        if kind not in _PLURALS or not is_subdomain(name):
-            return None
+        known = kind in _PLURALS and is_subdomain(name)
+        return self._read(_path(namespace, kind, name)) if known else None
+
+    def _read(self, path: str) -> _Object | None:
+        """Read an object; None if there is none."""
 
         def get(connection: Connection) -> _Object:
-            response = connection.plain.request("GET", _path(namespace, kind, name))
+            response = connection.plain.request("GET", path)
             raise_unless_object(response)
             found: _Object = without_nulls(response.json())
             return found
@@ -205,6 +228,16 @@ def _workload(kind: str, found: _Object) -> Workload:
         or any("persistentVolumeClaim" in one or "ephemeral" in one for one in volumes),
         failure=next(failed, ""),
     )
+
+
+def _shared_claims(found: _Object) -> list[str]:
+    """Return the claims that all pods of a workload use; none if each has volumes of its own."""
+    spec = found["spec"]
+    volumes = spec["template"]["spec"].get("volumes") or ()
+    if spec.get("volumeClaimTemplates") or any("ephemeral" in one for one in volumes):
+        return []
+    named = (one.get("persistentVolumeClaim") for one in volumes)
+    return [one["claimName"] for one in named if one]
 
 
 def _owners_of_size(metadata: _Object) -> set[str]:

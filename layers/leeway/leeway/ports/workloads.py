@@ -17,7 +17,7 @@ class Workload:
     - `settled`: all its pods have its present template.
     - `sizers`: the field managers that own spec.replicas.
     - `controller`: the object that controls it, such as `Prometheus k8s`; empty without one.
-    - `claims`: its pods use persistent volume claims.
+    - `claims`: its pods use persistent volume claims, other than ones that many nodes may mount.
     - `failure`: why its controller cannot create pods; empty if it can.
     """
 

@@ -72,7 +72,8 @@ class NodeDetails:
     - `protected`: an annotation forbids to disrupt it. Not `consolidated`: one forbids that.
     - `pods`: the pods that keep it from being empty. `staying`: other pods on it that may forbid to
       disrupt it: those of DaemonSets and static ones.
-    - `busy`: a pod terminates on it, or the scheduler preempts others there for a pod.
+    - `busy_until`: until when pods terminate on it, or the scheduler preempts others there for a
+      pod; None if none does.
     - `changed_at`: when the last of its pods came or went, or when a read found that; None if none
       has since the first read.
     """
@@ -86,8 +87,12 @@ class NodeDetails:
     consolidated: bool = True
     staying: tuple[ObservedPod, ...] = ()
     pods: tuple[ObservedPod, ...] = ()
-    busy: bool = False
+    busy_until: datetime | None = None
     changed_at: datetime | None = field(default=None, compare=False)
+
+    def is_busy(self, now: datetime) -> bool:
+        """Whether the pods that a drain would wait for, or that come, keep it from being quiet."""
+        return self.busy_until is not None and now < self.busy_until
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +216,7 @@ _NOT_IN_SPEC = frozenset({"nodeName", "schedulerName", "schedulingGates", "volum
 class KeptPod:
     """A pod. `node` is the node that it is bound to or nominated for. `spec` is without the needs
     of its volumes; `volumes` is the part of the Pod's spec with its volumes, None without needs.
+    `ends_at`: when the grace period of a terminating pod ends, None if it says nothing readable.
     `stays_with_node`: it is a DaemonSet's or a static pod, so that its node may be empty. `ready`:
     its condition Ready is True."""
 
@@ -226,6 +232,7 @@ class KeptPod:
     terminating: bool
     waits: bool
     movable: bool
+    ends_at: datetime | None = None
     controller: str = ""
     stays_with_node: bool = False
     protected_until: datetime | None = None
@@ -298,6 +305,7 @@ def read_pod(key: str, document: Document, specs: PodSpecs) -> KeptPod:
         terminating=is_terminating(document),
         waits=waits_for_node(document),
         movable=needs_another_place(document),
+        ends_at=_time(metadata.get("deletionTimestamp")),
         controller=controller_of(document),
         stays_with_node=bool(daemon_of(document)) or is_mirror(document),
         protected_until=_protected_until(document),

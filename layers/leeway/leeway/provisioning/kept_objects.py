@@ -28,6 +28,7 @@ from leeway.provisioning.cluster_state import (
     reduced_pod,
 )
 from leeway.reasons import ReasonCode, clause
+from leeway.retirement.pods import SKIP_DELETED_FOR
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
 from leeway.selection.reading.claims import VolumeClaims
 from leeway.selection.reading.cluster_objects import (
@@ -340,7 +341,7 @@ class KeptObjects:
         there, moving, leaving = PodsOnNode(), [], []
         running: list[ObservedPod] = []
         staying: list[ObservedPod] = []
-        busy = False
+        busy: datetime | None = None
         claims: set[str] = set()
         for _, pod in sorted(self._pods_on.get(name, {}).items()):
             spec = self._spec_with_volumes(pod, there.claims)
@@ -353,7 +354,8 @@ class KeptObjects:
                 if pod.may_forbid:
                     staying.append(_observed(pod, Pod(pod.key, pod.spec)))
                 continue
-            busy |= pod.terminating or not pod.bound
+            if pod.terminating or not pod.bound:
+                busy = max(busy or _keeps_busy_until(pod), _keeps_busy_until(pod))
             if pod.bound and (pod.movable or not pod.terminating):
                 known = moving[-1] if pod.movable else Pod(pod.key, pod.spec)
                 running.append(_observed(pod, known))
@@ -362,7 +364,7 @@ class KeptObjects:
         self._movable[name] = tuple(moving)
         self._leaving[name] = tuple(leaving)
         self._details[name] = replace(
-            kept.details, pods=tuple(running), staying=tuple(staying), busy=busy
+            kept.details, pods=tuple(running), staying=tuple(staying), busy_until=busy
         )
 
     def _spec_with_volumes(self, pod: KeptPod, claims: set[str]) -> PodSpec:
@@ -413,6 +415,12 @@ def _runs_for_daemon_set(pod: KeptPod) -> bool:
     that somebody else gave this controller; on a node, the controller removes it."""
     runs = pod.bound and not pod.finished and not pod.terminating
     return pod.daemon and runs and bool(pod.controller)
+
+
+def _keeps_busy_until(pod: KeptPod) -> datetime:
+    """Until when a pod that ends keeps its node busy: as long as a drain would wait for it. One
+    that the scheduler preempts others for keeps it until the nomination ends."""
+    return pod.ends_at + SKIP_DELETED_FOR if pod.bound and pod.ends_at else FOREVER
 
 
 def _age(pod: KeptPod) -> tuple[datetime, str]:

@@ -57,7 +57,7 @@ DRIFTED = "Drifted"
 class RollReport:
     """What a run did: the retirements that it began, problems, and why groups are halted."""
 
-    findings: list[HandledFinding] = field(default_factory=list)
+    begun: list[HandledFinding] = field(default_factory=list)
     problems: list[Reason] = field(default_factory=list)
     halted: list[Reason] = field(default_factory=list)
 
@@ -164,7 +164,7 @@ class GroupRolls:
         for instance, reason in begin.items():
             attempt = self._retire(members[instance], reason, settings, now)
             done = f"Attempt {attempt} of its retirement was started."
-            report.findings.append(HandledFinding(instance, reason, done))
+            report.begun.append(HandledFinding(instance, reason, done))
 
     def _settled(self, roll: GroupRoll, group: GroupNow, now: datetime) -> GroupRoll:
         """Return the record with what became of the nodes that are being replaced."""

@@ -287,7 +287,7 @@ class Reconciliation:
         done = self._deps.group_rolls.run(
             cluster, policy, here, lambda: self._deps.open_cluster(cluster).nodes()
         )
-        report.findings.extend(done.findings)
+        report.begun.extend(done.begun)
         report.problems.extend(done.problems)
         report.paused_pools.extend(done.halted)
 

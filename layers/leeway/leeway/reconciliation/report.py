@@ -45,7 +45,9 @@ class ClusterReport:
     """One cluster after a run.
 
     - `instances`: the number of its instances, None if they were not listed.
-    - `paused_pools`: why pools are paused. `deleted_templates`: names of launch templates.
+    - `begun`: instances whose planned replacement was started.
+    - `paused_pools`: why pools and rolls of groups are paused.
+    - `deleted_templates`: names of launch templates.
     - `surges`: workloads whose size was restored.
     - `invalid_manifests`: those of its API server, which its users correct.
     - `index_written`, `index_removed`: the number of changed items of the index.
@@ -60,6 +62,7 @@ class ClusterReport:
     counts: Sequence[NodeCount] = ()
     returned: Mapping[str, Returned] = field(default_factory=dict)
     findings: list[HandledFinding] = field(default_factory=list)
+    begun: list[HandledFinding] = field(default_factory=list)
     clean_ups: list[CleanUpOutcome] = field(default_factory=list)
     paused_pools: list[Reason] = field(default_factory=list)
     deleted_templates: list[str] = field(default_factory=list)
@@ -109,16 +112,13 @@ class ReconciliationTelemetry(Telemetry):
 
     def _log(self, report: ClusterReport) -> None:
         cluster = {"cluster": report.cluster}
-        for finding in report.findings:
-            self.logger.warning(
-                finding.reason.message,
-                extra={
-                    **cluster,
-                    "code": finding.reason.code,
-                    "instance": finding.instance,
-                    "done": finding.done,
-                },
-            )
+        for log, handled in (
+            (self.logger.warning, report.findings),
+            (self.logger.info, report.begun),
+        ):
+            for found in handled:
+                about = {"code": found.reason.code, "instance": found.instance, "done": found.done}
+                log(found.reason.message, extra={**cluster, **about})
         for outcome in report.clean_ups:
             self.logger.info(
                 outcome.reason,
@@ -139,9 +139,9 @@ class ReconciliationTelemetry(Telemetry):
             self.logger.info(f"{one.owner} has {cost}.", extra=about)
         for cause, given in report.returned.items():
             nodes, usd = counted(given.nodes, "node"), given.usd_per_hour
-            about = {"cause": cause, "given_back": given.nodes, "saved_usd_per_hour": usd}
+            given_back = {"cause": cause, "given_back": given.nodes, "saved_usd_per_hour": usd}
             text = f"{cause}: Leeway gave back {nodes} of {usd:.4f} USD per hour."
-            self.logger.info(text, extra={**cluster, **about})
+            self.logger.info(text, extra={**cluster, **given_back})
         if report.deleted_templates:
             names = ", ".join(report.deleted_templates)
             text = f"Leeway deleted launch templates that no launch uses: {names}."

@@ -17,6 +17,7 @@ from leeway.retirement.drain import DrainPassResult
 from leeway.retirement.finish import RetirementProgress
 from leeway.retirement.hooks import HeldHook, earliest_deadline, with_new_hooks
 from leeway.retirement.reasons import TARGETS_DRAIN, TARGETS_LEFT, TARGETS_NOT_READ
+from leeway.retirement.status import publish_problem
 
 LOOK_EVERY = timedelta(seconds=15)
 """The pause between two looks at the targets."""
@@ -48,7 +49,10 @@ def decide_targets(
     left = [target for target in targets if target.state != OVER]
     if not left:
         return TargetsDecision(False)
-    facts = {"targets": len(left), "groups": ", ".join(sorted({_name(one) for one in left}))}
+    facts = {
+        "targets": len(left),
+        "groups": ", ".join(sorted({name_of(one.group) for one in left})),
+    }
     if deadline is not None and now + LOOK_EVERY >= deadline:
         return TargetsDecision(False, TARGETS_LEFT(why="the deadline is here", **facts))
     if now - since >= LONGEST_DELAY + DEREGISTERED_WITHIN:
@@ -60,21 +64,23 @@ def decide_targets(
     return TargetsDecision(True, TARGETS_DRAIN(**facts))
 
 
-def _name(target: Target) -> str:
-    """Return the name of a target group: `.../targetgroup/NAME/ID`."""
-    return target.group.split("/")[-2] if "/" in target.group else target.group
+def name_of(group: str) -> str:
+    """Return the name of a target group by its ARN, `...:targetgroup/NAME/ID`."""
+    return group.split("/")[-2] if "/" in group else group
 
 
 @dataclass(frozen=True, slots=True)
 class TargetsResult:
-    """What one look showed. `since` is the time of the first look, `groups` the target groups that
-    the first look found. It does not go on if a newer attempt has superseded this one."""
+    """What one look showed. `since` is the time of the first look, `read_at` that of the last one
+    that Elastic Load Balancing answered, `groups` the target groups that the first look found. It
+    does not go on if a newer attempt has superseded this one."""
 
     since: datetime
     groups: tuple[str, ...]
     wait: bool
     reason: Reason | None = None
     held: tuple[HeldHook, ...] = ()
+    read_at: datetime | None = None
 
 
 def wait_for_targets(
@@ -90,7 +96,7 @@ def wait_for_targets(
             number += 1
             attempt.steps.wait(f"wait-for-targets-{number}", int(LOOK_EVERY.total_seconds()))
         held = result.held if result else drained.held
-        look = partial(_look, attempt, held, result)
+        look = partial(_look, attempt, held, result, progress.cordoned.node or "")
         result = attempt.steps.run(f"targets-{number}", TargetsResult, look)
     if result.reason is None:
         return progress
@@ -100,9 +106,19 @@ def wait_for_targets(
 
 
 def _look(
+    attempt: Attempt, held: tuple[HeldHook, ...], before: TargetsResult | None, node: str
+) -> TargetsResult:
+    """Look at the targets once, and publish what `leeway status` shows of the wait. Heartbeats keep
+    the lifecycle hooks waiting meanwhile."""
+    result = _looked(attempt, held, before)
+    if result.wait and (before is None or before.reason != result.reason):
+        publish_problem(attempt, result.reason, node)
+    return result
+
+
+def _looked(
     attempt: Attempt, held: tuple[HeldHook, ...], before: TargetsResult | None
 ) -> TargetsResult:
-    """Look at the targets once. Heartbeats keep the lifecycle hooks waiting meanwhile."""
     now = attempt.now()
     since, groups = (before.since, before.groups) if before else (now, ())
     record = attempt.read()
@@ -117,13 +133,14 @@ def _look(
         denied = TARGETS_NOT_READ(error=error)
         return TargetsResult(since, groups, wait=False, reason=denied, held=held)
     except CloudUnavailable as error:
-        over = now - since >= DEREGISTERED_WITHIN or _is_near(deadline, now)
-        reason = TARGETS_NOT_READ(error=error) if over else None
-        return TargetsResult(since, groups, wait=not over, reason=reason, held=held)
+        read_at = before.read_at if before else None
+        over = now - (read_at or since) >= DEREGISTERED_WITHIN or _is_near(deadline, now)
+        late = TARGETS_NOT_READ(error=error)
+        return TargetsResult(since, groups, not over, late, held, read_at)
     decision = decide_targets(targets, since, now, deadline)
     # A look that found no target is the last: a later one asks the same groups only.
     groups = groups or tuple(sorted({one.group for one in targets}))
-    return TargetsResult(since, groups, decision.wait, decision.reason, held)
+    return TargetsResult(since, groups, decision.wait, decision.reason, held, now)
 
 
 def _is_near(deadline: datetime | None, now: datetime) -> bool:

@@ -31,7 +31,7 @@ from leeway.selection.labels import (
     ZONE,
     ZONE_ID,
 )
-from leeway.selection.offers.allocatable import WINDOWS_BUILDS, NodeClass
+from leeway.selection.offers.allocatable import WINDOWS_BUILDS, AmiFamily, NodeClass
 from leeway.selection.offers.machines import ACCELERATORS, Machine
 from leeway.selection.offers.overlays import Overlay, with_promised
 from leeway.selection.offers.reservations import CHEAPER, Reservation, ReservedCapacity
@@ -316,8 +316,11 @@ class TypeTable:
 
     def _bootable(self) -> int:
         """The types that the operating system of the class can boot. Windows does not support
-        ARM."""
+        ARM, and AL2023 needs a newer ARM than that of a1. Source: Amazon Linux 2023 User Guide,
+        "System requirements"."""
         found = self.catalog.source.bootable()
+        if self.node_class.family is AmiFamily.AL2023:
+            found &= ~self.catalog.column(FAMILY).by_value.get("a1", 0)
         if self.node_class.family.windows:
             found &= ~self.catalog.column(ARCH).by_value.get("arm64", 0)
         return found

@@ -23,6 +23,7 @@ from leeway.selection.packing.pod_groups import (
     Terms,
     Unplaced,
     connected,
+    fully_relaxed,
     pinned,
     spread_unsatisfiable,
 )
@@ -43,6 +44,7 @@ class LabelDomains:
         self._existing = existing
         self._counts: dict[str, ZoneCounts] = {}
         self._positions: dict[str, Ints] = {}
+        self._excluding: set[int] = set()
 
     def offered(self, group: PodGroup, label: str) -> frozenset[str]:
         """The values of a label on nodes that can be launched for one pod of a group."""
@@ -80,6 +82,13 @@ class LabelDomains:
                 at = counts.zones.index(labels[label])
                 counts.add(self._counters.within(rules, label), at, pods)
 
+    def placed(self, group: PodGroup) -> None:
+        """Keep the pods of later groups off the values that the anti-affinity of these placed pods
+        excludes. Their preferences exclude nothing from later pods."""
+        if group.rules.caps_by_label:
+            rules = self._counters.rules(fully_relaxed(group.declared, soft_taints=False))
+            self._excluding.update(cap.counter for cap in rules.caps_by_label if not cap.skew)
+
     def remove(self, group: PodGroup, pods: int) -> None:
         """Count pods no longer that have no place on nodes with the chosen values."""
         for one in group.chosen:
@@ -100,9 +109,10 @@ class LabelDomains:
     ) -> tuple[list[PodGroup], frozenset[int]]:
         """The groups with terms by a label, those that such affinities and anti-affinities of other
         pods select, and those that have to share a node with one of them; and the counters of these
-        affinities and anti-affinities."""
+        affinities and anti-affinities. Anti-affinity of running and placed pods counts too."""
         topology = self._counters.topology
-        watched = {c for c in self._existing.domain_limits if topology(c) == label}
+        before = self._excluding.union(self._existing.domain_limits)
+        watched = {counter for counter in before if topology(counter) == label}
         own: set[int] = set()
         for group in groups:
             caps = [c for c in group.rules.caps_by_label if topology(c.counter) == label]

@@ -28,10 +28,14 @@ from leeway.selection.packing.pod_groups import (
     pinned,
     with_preferences_required,
 )
-from leeway.selection.packing.requests import make_requests, meeting_min_values
+from leeway.selection.packing.requests import (
+    first_offerings,
+    make_requests,
+    meeting_min_values,
+)
 from leeway.selection.packing.run import PackingRun, Search, limits_of
 from leeway.selection.packing.supply import UNKNOWN_PRICE, Supply
-from leeway.selection.packing.topology import Counters
+from leeway.selection.packing.topology import Counters, Rules
 from leeway.selection.packing.unmet_terms import has_required_terms, unmet
 from leeway.selection.packing.unschedulable import Explanations
 from leeway.selection.pods import ExistingNode, Pod, PodSpec, PodTerm
@@ -219,7 +223,7 @@ class Draft:
         for row, node in enumerate(self._new if needed else ()):
             batches = [
                 (self._pinned(batch, node.offering), units)
-                if any(group.rules.counted & needed for group, _ in batch.parts)
+                if any(self._rules(group).counted & needed for group, _ in batch.parts)
                 else (batch, units)
                 for batch, units in node.batches
             ]
@@ -243,7 +247,7 @@ class Draft:
                     node, batches=(*node.batches, (added, batch.units))
                 )
         self._new += run.outcome.nodes
-        self._leave_out(self._unmet())
+        self._leave_out_unmet()
 
     def _unmet(self) -> dict[str, Reason]:
         """The pods whose required terms the draft does not meet as a whole."""
@@ -260,7 +264,7 @@ class Draft:
             for row, batch, units in (*((r, b, b.units) for r, b in self._placed), *new)
             for group, names in batch.having(units).pods_by_group()
         ]
-        offerings = [node.offering for node in self._new]
+        offerings = first_offerings(self._new, self._classifier)
         supply = self._classifier.supply
         return unmet(placed, self._existing, supply, offerings, self._counters)
 
@@ -276,12 +280,16 @@ class Draft:
                 return
             self._new = nodes
             self._unplaced |= rejected
-            self._leave_out(self._unmet())
+            self._leave_out_unmet()
+
+    def _leave_out_unmet(self) -> None:
+        """Remove the pods whose terms do not hold. What is left of a node may be launched as
+        another type, for which the terms have to hold too."""
+        while reasons := self._unmet():
+            self._leave_out(reasons)
 
     def _leave_out(self, reasons: Mapping[str, Reason]) -> None:
         """Remove pods from their nodes."""
-        if not reasons:
-            return
         self._placed = [
             (row, kept) for row, batch in self._placed for kept in batch.without(reasons.keys())
         ]
@@ -315,13 +323,17 @@ class Draft:
         on."""
         if self._counters is None or not self.has_labels:
             return set()
-        rules = group.rules
+        rules = self._rules(group)
         counters = {
             *rules.counted,
             *rules.affinity_by_label,
             *(c.counter for c in rules.caps_by_label),
         }
         return set(self._counters.labels) & {self._counters.topology(each) for each in counters}
+
+    def _rules(self, group: PodGroup) -> Rules:
+        """The rules of a group by all counters: a later run may have registered further ones."""
+        return group.rules if self._counters is None else self._counters.rules(group.spec)
 
     def _existing_nodes(self) -> list[ExistingNode]:
         """The existing nodes with the pods that were assigned to them."""

@@ -63,7 +63,11 @@ class _Analyzed:
 
 
 class Classifier:
-    """Classifies batches, for one supply and one set of resources."""
+    """Classifies batches, for one supply and one set of resources.
+
+    `launchable`: the offerings that fit the pods of new nodes, as known so far, by what they depend
+    on (see `requests`).
+    """
 
     def __init__(self, supply: Supply, resources: Sequence[str]) -> None:
         self.supply = supply
@@ -75,6 +79,7 @@ class Classifier:
         self._fitting: dict[object, Bools] = {}
         self._usable: dict[object, tuple[Bools, int]] = {}
         self._sizes: dict[object, Floats] = {}
+        self.launchable: dict[object, Ints] = {}
 
     def allowed(self, batch: PodBatch, eligible: Bools | None = None) -> Bools:
         """The eligible offerings that one unit of a batch may use and fits: O."""

@@ -61,9 +61,15 @@ def fully_relaxed(spec: PodSpec, soft_taints: bool) -> PodSpec:
     """
     if has_preferences(spec):
         spec = without_preferences(spec)
-    if soft_taints and _TOLERATES_SOFT_TAINTS not in spec.tolerations:
-        spec = replace(spec, tolerations=(*spec.tolerations, _TOLERATES_SOFT_TAINTS))
-    return spec
+    return tolerating_soft_taints(spec) if soft_taints else spec
+
+
+@lru_cache(maxsize=4096)
+def tolerating_soft_taints(spec: PodSpec) -> PodSpec:
+    """Return the pod without its preference for nodes that have no PreferNoSchedule taint."""
+    if _TOLERATES_SOFT_TAINTS in spec.tolerations:
+        return spec
+    return replace(spec, tolerations=(*spec.tolerations, _TOLERATES_SOFT_TAINTS))
 
 
 def has_preferences(spec: PodSpec) -> bool:
@@ -93,9 +99,8 @@ def relaxed(spec: PodSpec, soft_taints: bool) -> PodSpec | None:
     if not all(spread.required for spread in spec.spreads):
         kept = tuple(spread for spread in spec.spreads if spread.required)
         return replace(spec, spreads=kept)
-    if soft_taints and _TOLERATES_SOFT_TAINTS not in spec.tolerations:
-        return replace(spec, tolerations=(*spec.tolerations, _TOLERATES_SOFT_TAINTS))
-    return None
+    tolerant = tolerating_soft_taints(spec) if soft_taints else spec
+    return None if tolerant is spec else tolerant
 
 
 def _without_lightest[T](preferences: tuple[Weighted[T], ...]) -> tuple[Weighted[T], ...]:

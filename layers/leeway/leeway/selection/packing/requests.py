@@ -2,7 +2,7 @@
 capacity types, ranked.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -46,23 +46,26 @@ def rank(supply: Supply, feasible: Ints) -> tuple[Choice, ...]:
     """
     usable = np.zeros(len(supply), dtype=bool)
     usable[feasible] = True
+    return tuple(_choice(supply, found, usable) for found in _by_capacity_type(supply, feasible))
+
+
+def _by_capacity_type(supply: Supply, feasible: Ints) -> Iterator[Ints]:
+    """Yield the offerings of each capacity type that a request names, sorted by price."""
     feasible = supply.by_price(feasible)
     capped = not supply.candidates[feasible[0]].pool.has_min_values
     capacity_types = supply.capacity_types[feasible]
     on_demand = feasible[capacity_types == CAPACITY_TYPES.index(ON_DEMAND)]
-    choices = []
     for number, capacity_type in enumerate(CAPACITY_TYPES):
         found = feasible[capacity_types == number]
         if capacity_type == SPOT and len(on_demand) and capped:
             found = found[supply.prices[found] <= supply.prices[on_demand[0]]]
         if len(found):
-            choices.append(_choice(supply, capacity_type, found, usable))
-    return tuple(choices)
+            yield found
 
 
-def _choice(supply: Supply, capacity_type: str, found: Ints, usable: Bools) -> Choice:
-    """The launch request for offerings that are sorted by price. `usable` (O) are all offerings
-    that fit the pods."""
+def _choice(supply: Supply, found: Ints, usable: Bools) -> Choice:
+    """The launch request for offerings of one capacity type that are sorted by price. `usable` (O)
+    are all offerings that fit the pods."""
     types = supply.of_type[found]
     cheapest = found[_first_of_each(types, len(supply.type_names))]
     pool = supply.candidates[found[0]].pool
@@ -77,7 +80,7 @@ def _choice(supply: Supply, capacity_type: str, found: Ints, usable: Bools) -> C
     similar &= supply.capacity_types == supply.capacity_types[found[0]]
     similar &= supply.of_pool == supply.of_pool[found[0]]
     return Choice(
-        capacity_type,
+        CAPACITY_TYPES[supply.capacity_types[found[0]]],
         tuple(supply.type_names[i] for i in supply.of_type[cheapest]),
         tuple(supply.zone_names[i] for i in zones[_first_of_each(zones, len(supply.zone_names))]),
         None if price >= UNKNOWN_PRICE else price,
@@ -147,13 +150,12 @@ def meeting_min_values(
     those that the nodes leave: they limit what is split off. None: no limits, to compare prices."""
     if not any(pool.has_min_values for pool in classifier.supply.pools):
         return list(nodes), {}
-    known: dict[object, Ints] = {}
     kept: list[NewNode] = []
     rejected: dict[str, Reason] = {}
     waiting = list(reversed(nodes))
     while waiting:
         node = waiting.pop()
-        _, feasible = _feasible(node, classifier, known)
+        _, feasible = _feasible(node, classifier)
         unmet = unmet_min_values(classifier.supply, feasible)
         if unmet is None:
             kept.append(node)
@@ -192,24 +194,39 @@ def make_requests(
 ) -> list[PlannedNode]:
     """Return the planned nodes. `balances` are those of pools with an on-demand share: as many
     nodes as they need are on-demand."""
-    known: dict[object, Ints] = {}
+    supply = classifier.supply
     requests: dict[object, tuple[Candidate, tuple[Choice, ...]]] = {}
     launched: list[PlannedNode] = []
     offered: list[Ints] = []
     for node in nodes:
-        key, feasible = _feasible(node, classifier, known)
+        key, feasible = _feasible(node, classifier)
         if key not in requests:
-            supply = classifier.supply
-            # A reservation has room for so many nodes: each is launched into the planned one.
-            usable = feasible[~supply.reserved[feasible] | (feasible == node.offering)]
-            choices = rank(supply, usable)
-            requests[key] = _first(choices, supply, usable), choices
+            usable = _usable(node, feasible, supply)
+            requests[key] = supply.candidates[_first(supply, usable)], rank(supply, usable)
         cheapest, choices = requests[key]
         launched.append(PlannedNode(cheapest, _names(node), _requests(node), choices))
         offered.append(feasible)
     if balances is not None and balances.of:
-        launched = _with_shares(launched, offered, classifier.supply, balances)
+        launched = _with_shares(launched, offered, supply, balances)
     return launched
+
+
+def first_offerings(nodes: Sequence[NewNode], classifier: Classifier) -> list[int]:
+    """Return the offering of each node that its request names first: a cheaper one than planned if
+    the node lost pods."""
+    supply = classifier.supply
+    return [_first(supply, _usable(node, _feasible(node, classifier)[1], supply)) for node in nodes]
+
+
+def _usable(node: NewNode, feasible: Ints, supply: Supply) -> Ints:
+    """The feasible offerings without reservations, which have room for so many nodes: each is
+    launched into the planned one."""
+    return feasible[~supply.reserved[feasible] | (feasible == node.offering)]
+
+
+def _first(supply: Supply, usable: Ints) -> int:
+    """The cheapest offering of the capacity type that is tried first."""
+    return int(next(_by_capacity_type(supply, usable))[0])
 
 
 def _with_shares(
@@ -231,8 +248,8 @@ def _with_shares(
             balances.missing(node.pool)
             and unmet_min_values(supply, feasible[~spot[feasible]]) is None
         ):
-            choices = rank(supply, lasting)
-            other = replace(node, cheapest=_first(choices, supply, lasting), choices=choices)
+            cheapest = supply.candidates[_first(supply, lasting)]
+            other = replace(node, cheapest=cheapest, choices=rank(supply, lasting))
             cpu = max(other.cheapest.type.capacity.of("cpu"), 1)
             changed.append(((other.cheapest.price - node.cheapest.price) / cpu, at, other))
     for _, at, other in sorted(changed, key=lambda each: each[:2]):
@@ -247,9 +264,7 @@ def _with(balances: Balances, candidate: Candidate, sign: int = 1) -> Balances:
     return balances.plus(candidate.pool.name, capacity_type, sign * cpu)
 
 
-def _feasible(
-    node: NewNode, classifier: Classifier, known: dict[object, Ints]
-) -> tuple[object, Ints]:
+def _feasible(node: NewNode, classifier: Classifier) -> tuple[object, Ints]:
     """The offerings of the node's pool that fit its pods and use no more of the limits."""
     requested = load_of(node, classifier)
     place = frozenset(classifier.place(batch) for batch, _ in node.batches)
@@ -264,6 +279,7 @@ def _feasible(
         if _limited(node, classifier) or classifier.supply.reserved[node.offering]
         else -1,
     )
+    known = classifier.launchable
     if key not in known:
         # Pods that request no accelerator may share a node with one that does.
         of_pool: Bools = (classifier.supply.of_pool == pool) & (exotic == exotic[node.offering])
@@ -280,14 +296,6 @@ def _feasible(
 def _limited(node: NewNode, classifier: Classifier) -> tuple[str, ...]:
     limits = classifier.supply.candidates[node.offering].pool.limits
     return tuple(limits) if limits else ()
-
-
-def _first(choices: Sequence[Choice], supply: Supply, feasible: Ints) -> Candidate:
-    """The cheapest offering of the request that is tried first."""
-    first = CAPACITY_TYPES.index(choices[0].capacity_type)
-    offered = supply.by_price(feasible[supply.capacity_types[feasible] == first])
-    cheapest: Candidate = supply.candidates[offered[0]]
-    return cheapest
 
 
 def _names(node: NewNode) -> tuple[str, ...]:

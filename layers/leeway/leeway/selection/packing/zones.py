@@ -71,6 +71,8 @@ class ZoneCounts:
     _counts: dict[int, list[int]] = field(default_factory=dict)
     _conditional: dict[int, list[int]] = field(default_factory=dict)
     _limits: dict[int, list[float]] = field(default_factory=dict)
+    _least: dict[int, list[float]] = field(default_factory=dict)
+    _excluding: dict[tuple[int, int], list[int]] = field(default_factory=dict)
     _spreads: dict[tuple[int, int], dict[Cap, tuple[bool, ...]]] = field(default_factory=dict)
 
     def start(self, counter: int, pods: Mapping[str, float], limits: Mapping[str, float]) -> None:
@@ -78,6 +80,7 @@ class ZoneCounts:
         self._counts[counter] = [int(pods.get(zone, 0)) for zone in self.zones]
         if limits:
             self._limits[counter] = [limits.get(zone, float("inf")) for zone in self.zones]
+            self._least[counter] = [*self._limits[counter]]
 
     def counts(self, counter: int) -> list[int]:
         """The counter's pods by zone."""
@@ -102,7 +105,8 @@ class ZoneCounts:
         return found
 
     def add(self, rules: Rules, zone: int, pods: int = 1) -> None:
-        """Count pods in a zone, and lower the limits of the zone by their anti-affinity."""
+        """Count pods in a zone, and lower the limits of the zone by their anti-affinity. With fewer
+        than 0 pods, they leave the zone, and their limits with the last of them."""
         rules = rules.at(zone)
         for counter in rules.counted:
             self.counts(counter)[zone] += pods
@@ -110,8 +114,19 @@ class ZoneCounts:
             self._conditional.setdefault(counter, [0] * len(self.zones))[zone] += pods
         for cap in rules.caps_in_zone:
             if not cap.skew:
-                limits = self._limit(cap.counter)
-                limits[zone] = min(limits[zone], cap.most)
+                by = self._excluding.setdefault((cap.counter, cap.most), [0] * len(self.zones))
+                by[zone] += pods
+                self._limit(cap.counter)[zone] = self._lowest(cap.counter, zone)
+
+    def _lowest(self, counter: int, zone: int) -> float:
+        """The limit of a counter in a zone by the pods that are there."""
+        started = self._least.get(counter)
+        least = started[zone] if started else float("inf")
+        for most in (0, 1):  # an anti-affinity admits no pod of its counter, or the pod itself
+            by = self._excluding.get((counter, most))
+            if by and by[zone] > 0:
+                return min(least, most)
+        return least
 
     def place(self, rules: Rules, zone: int, domains: Sequence[bool]) -> None:
         """Add one pod whose spreads must stay satisfied when later pods are added."""

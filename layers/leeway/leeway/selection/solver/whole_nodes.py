@@ -4,6 +4,9 @@ Many pods of different sizes fill nodes nearly completely, whatever the nodes ar
 whole nodes are chosen that hold all requests together, as if pods were divisible, and then filled.
 """
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 
 from leeway.selection.solver.problem import Floats, Ints, Problem
@@ -112,21 +115,46 @@ def filled(problem: Problem, offerings: Ints, order: Ints) -> tuple[Floats, Floa
     free resources are the most like its requests. Return the pods on each node (N x G) and those
     that remain (G)."""
     unit = 1 / np.maximum(problem.counts @ problem.sizes, 1)
-    free = problem.capacity[offerings].copy()
+    nodes = problem.capacity[offerings].tolist()
     pods, left = np.zeros((len(offerings), len(problem.counts))), problem.counts.copy()
     for group in order.tolist():
-        size = problem.sizes[group]
+        like = _Likeness(problem.sizes[group], unit)
         step = max(1, int(left[group]) // (AT_A_TIME * len(offerings)))
-        wanted = np.maximum(size, 1e-12)
-        while left[group]:
-            shares = free * unit
-            like = (shares @ (size * unit)) / np.maximum(np.sqrt((shares**2).sum(axis=1)), 1e-12)
-            room = np.floor((free + 1e-6) / wanted).min(axis=1)
-            node = int(np.where(room > 0, like, -1.0).argmax())
-            number = min(room[node], left[group], step)
-            if number < 1:
-                break
+        found = np.array([like.of(free) for free in nodes])
+        remaining = int(left[group])
+        while remaining and found[node := int(found.argmax())] >= 0:
+            number = int(min(like.room(nodes[node]), remaining, step))
             pods[node, group] += number
-            left[group] -= number
-            free[node] -= number * size
+            remaining -= number
+            nodes[node] = [
+                there - number * own for there, own in zip(nodes[node], like.size, strict=True)
+            ]
+            found[node] = like.of(nodes[node])
+        left[group] = remaining
     return pods, left
+
+
+class _Likeness:
+    """How much the free resources of a node are like one pod. `unit` are the shares of one unit of
+    each resource. A node changes with each pod: numbers are faster here than short arrays."""
+
+    def __init__(self, size: Floats, unit: Floats) -> None:
+        self.size: list[float] = size.tolist()
+        self._unit: list[float] = unit.tolist()
+
+    def room(self, free: Sequence[float]) -> float:
+        """How many of the pods have room."""
+        requested = ((there, own) for there, own in zip(free, self.size, strict=True) if own)
+        return min(((there + 1e-6) // own for there, own in requested), default=math.inf)
+
+    def of(self, free: Sequence[float]) -> float:
+        """The cosine of the angle between free resources and requests, in shares; -1 without
+        room."""
+        alike = length = 0.0
+        for there, own, unit in zip(free, self.size, self._unit, strict=True):
+            if own > there + 1e-6:
+                return -1.0
+            share = there * unit
+            alike += share * own * unit
+            length += share * share
+        return alike / max(math.sqrt(length), 1e-12)
