@@ -577,6 +577,10 @@ def test_a_refusal_of_aws_is_reported_with_the_action(
             {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"},
             "AWS did not answer a request for table leeway",
         ),
+        (
+            {"AWS_ENDPOINT_URL": "nowhere"},
+            "AWS_ENDPOINT_URL is invalid: Invalid endpoint: nowhere.",
+        ),
     ],
 )
 def test_an_invalid_aws_environment_is_one_line(
