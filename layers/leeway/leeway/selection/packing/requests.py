@@ -215,9 +215,7 @@ def first_offerings(nodes: Sequence[NewNode], classifier: Classifier) -> list[in
     """Return the offering of each node that its request names first: a cheaper one than planned if
     the node lost pods."""
     supply = classifier.supply
-    return [
-        _first(supply, _usable(node, _feasible(node, classifier)[1], supply)) for node in nodes
-    ]
+    return [_first(supply, _usable(node, _feasible(node, classifier)[1], supply)) for node in nodes]
 
 
 def _usable(node: NewNode, feasible: Ints, supply: Supply) -> Ints:
