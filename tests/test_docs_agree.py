@@ -18,6 +18,7 @@ NAMES = {
 }
 """How pages name the notices whose retirements are voluntary."""
 RETURNS = {NoticeKind.CAPACITY_RETURN: "no node is given back"}
+"""A return of capacity is also how a drifted node of a group is replaced."""
 
 
 def section(page: str, heading: str) -> str:
@@ -30,7 +31,9 @@ def section(page: str, heading: str) -> str:
 
 @pytest.mark.parametrize("kind", sorted(VOLUNTARY))
 def test_pause_names_every_voluntary_retirement(kind: NoticeKind) -> None:
-    assert (NAMES | RETURNS)[kind] in section("configuration.md", "Pausing")
+    said = section("configuration.md", "Pausing")
+    assert (NAMES | RETURNS)[kind] in said
+    assert "[drifted node of a group](groups.md)" in said
 
 
 def test_no_page_says_that_only_detached_instances_are_terminated() -> None:

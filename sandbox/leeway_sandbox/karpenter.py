@@ -200,7 +200,7 @@ class Karpenter:
                 continue  # another version: the next round has it
             elif not instance:
                 self._launch(claim)
-            elif node is not None and "karpenter.sh/registered" not in node["metadata"]["labels"]:
+            elif node is not None and "Registered" not in _conditions(claim):
                 self._register(claim, node)
             elif node is not None and (
                 "deletionTimestamp" in node["metadata"]
@@ -258,16 +258,27 @@ class Karpenter:
         instance = self.start_instance(claim["metadata"]["name"], tags)
         self.began.append(instance["InstanceId"])
         zone = instance["Placement"]["AvailabilityZone"]
-        launched = {"type": "Launched", "status": "True", "reason": "Launched", "message": ""}
-        launched["lastTransitionTime"] = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
         labels = {**_MACHINE, "topology.kubernetes.io/zone": zone}
         self._patch(f"{CLAIMS}/{claim['metadata']['name']}", {"metadata": {"labels": labels}})
         status = {
             "providerID": f"aws:///{zone}/{instance['InstanceId']}",
             "imageID": instance["ImageId"],
-            "conditions": [launched],
         }
-        self._patch(f"{CLAIMS}/{claim['metadata']['name']}/status", {"status": status})
+        self._write_status(claim, status, "Launched", "Launched")
+
+    def _write_status(
+        self, claim: Mapping[str, Any], status: Mapping[str, Any], condition: str, reason: str
+    ) -> None:
+        """Write a status with one more condition. It is False if the reason is another word."""
+        added = {
+            "type": condition,
+            "status": str(condition == reason),
+            "reason": reason,
+            "message": "",
+            "lastTransitionTime": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        }
+        body = {"status": {**status, "conditions": [*_conditions(claim).values(), added]}}
+        self._patch(f"{CLAIMS}/{claim['metadata']['name']}/status", body)
 
     def start_instance(self, name: str, tags: Mapping[str, str]) -> Any:
         """Launch an instance by an instant fleet, as Karpenter does: EC2 tags it with the fleet."""
@@ -344,16 +355,22 @@ class Karpenter:
         )
 
     def _register(self, claim: Mapping[str, Any], node: Mapping[str, Any]) -> None:
-        """Give a Node the finalizer, its owner, and the labels of its NodeClaim."""
-        metadata = claim["metadata"]
+        """Give a Node the finalizer, its owner, and the labels of its NodeClaim. One without the
+        taint of new nodes has to have the label of registered ones. Source: Karpenter,
+        `registration.go`."""
+        metadata, taints = claim["metadata"], node["spec"].get("taints") or []
+        kept = [one for one in taints if one["key"] != UNREGISTERED["key"]]
+        if kept == taints and "karpenter.sh/registered" not in node["metadata"]["labels"]:
+            self._write_status(claim, {}, "Registered", "UnregisteredTaintNotFound")
+            return
         owner = _owner("NodeClaim", metadata)
         body = _finalizers(node, FINALIZER)
         body["metadata"]["ownerReferences"] = [owner]
         labels = {**(metadata.get("labels") or {}), "karpenter.sh/registered": "true"}
         body["metadata"]["labels"] = {**labels, "karpenter.sh/initialized": "true"}
-        taints = node["spec"].get("taints") or []
-        kept = [one for one in taints if one["key"] != UNREGISTERED["key"]]
-        self._patch(f"{NODES}/{node['metadata']['name']}", {**body, "spec": {"taints": kept}})
+        name = node["metadata"]["name"]
+        self._patch(f"{NODES}/{name}", {**body, "spec": {"taints": kept}})
+        self._write_status(claim, {"nodeName": name}, "Registered", "Registered")
 
     def _finalize(
         self, claim: Mapping[str, Any], instance: str, node: Mapping[str, Any] | None
@@ -497,6 +514,9 @@ def _instance_of(named: Mapping[str, Any]) -> str:
     return str(named.get("providerID") or "").rpartition("/")[2]
 
 
+def _conditions(obj: Mapping[str, Any]) -> dict[str, Any]:
+    return {one["type"]: one for one in (obj.get("status") or {}).get("conditions") or ()}
+
+
 def _is_ready(node: Mapping[str, Any]) -> bool:
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return bool(_conditions(node).get("Ready", {}).get("status") == "True")

@@ -233,7 +233,7 @@ def prepared(found: Switched) -> Switched:
     )
     labels = {"karpenter.sh/nodepool": NAME, "karpenter.k8s.aws/ec2nodeclass": NAME}
     for instance in (KARPENTERS, LEEWAYS):
-        found.add_node(instance, labels)
+        found.add_node(instance, {**labels, "karpenter.sh/registered": "true"})
     claim = {
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodeClaim",

@@ -93,6 +93,7 @@ class Beside:
         machine = {"category": "m", "generation": "5", "family": "m5", "cpu": "4"}
         labels = {f"karpenter.k8s.aws/instance-{name}": value for name, value in machine.items()}
         labels["karpenter.k8s.aws/ec2nodeclass"] = "default"
+        labels["karpenter.sh/registered"] = "true"
         live.patch(f"{NODES}/{node}", {"metadata": {"labels": labels}, "spec": {"taints": None}})
 
     def resolve_class(self, like: Any) -> None:

@@ -21,6 +21,7 @@ from leeway_sandbox.scenario import Scenario
 from leeway_cli.demo.pools import start_schedules, store_catalog
 from leeway_cli.errors import CannotBeDoneError
 from leeway_cli.report.switched import Mark, SwitchReport, switch_from_journal
+from leeway_cli.switch.claims import is_taken
 
 if TYPE_CHECKING:
     from leeway_sandbox.sandbox import Sandbox
@@ -76,7 +77,7 @@ def run_switch(sandbox: "Sandbox", scenario: Scenario, show: Show) -> SwitchRepo
             _command(sandbox, "--to", marks, show)
             time.sleep(SETTLES)
             claims = http.get("/apis/karpenter.sh/v1/nodeclaims").raise_for_status().json()
-    names = [str(one["metadata"]["name"]) for one in claims["items"]]
+    names = [str(one["metadata"]["name"]) for one in claims["items"] if is_taken(one)]
     owner = f"Deployment/{metadata['namespace']}/{metadata['name']}"
     return switch_from_journal(
         sandbox.journal(), owner, began_at, time.time(), marks, names, karpenter

@@ -40,8 +40,8 @@ class PodLine:
 
 @dataclass(frozen=True)
 class SwitchReport:
-    """What was observed: the pods, the steps, the NodeClaims at the end, and the instances that
-    Karpenter launched and ended."""
+    """What was observed: the pods, the steps, the NodeClaims that Karpenter has at the end, and the
+    instances that it launched and ended."""
 
     began_at: float
     ended_at: float

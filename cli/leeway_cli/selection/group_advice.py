@@ -441,7 +441,8 @@ def as_text(advice: Advice, spot: "Mapping[str, SpotPool]") -> str:
         return "\n".join([*lines, UNKNOWN_INTERRUPTIONS])
     new = len(after.types) - seen_after.seen
     rest = f"; {counted(new, 'type')} of the policy did not run here" if new else ""
-    lines.append(f"Interruptions in {COUNTED_FOR.days} days: {seen} -> {seen_after}{rest}.")
+    days = counted(COUNTED_FOR.days, "day")
+    lines.append(f"Interruptions in {days}: {seen} -> {seen_after}{rest}.")
     return "\n".join(lines)
 
 
