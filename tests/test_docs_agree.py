@@ -61,6 +61,13 @@ def test_the_page_of_the_sandbox_has_each_form_of_faults() -> None:
         assert f"`{form}`" in written or all(part in written for part in (place, setting)), form
 
 
+def test_a_command_has_one_row_in_the_page_of_json() -> None:
+    page = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`leeway .*?`) \|", page, re.MULTILINE)
+    assert len(rows) > 15
+    assert len(rows) == len(set(rows))
+
+
 def test_the_catalog_is_for_the_function_that_launches() -> None:
     (row,) = re.findall(
         r"^\| `refresh_catalog` \| reads .*$",

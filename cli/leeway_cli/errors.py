@@ -102,6 +102,10 @@ def aws_errors(target: str) -> Iterator[None]:
         raise _of_aws(error.__cause__ or error, target) from error
     except (BotoCoreError, ClientError, ResponseParserError) as error:
         raise _of_aws(error, target) from error
+    except ValueError as error:
+        if not str(error).startswith("Invalid endpoint"):
+            raise
+        raise AccountError(f"AWS_ENDPOINT_URL is invalid: {as_clause(error)}.") from error
 
 
 def _of_aws(error: BaseException, target: str) -> CannotBeDoneError:

@@ -29,17 +29,18 @@ EKS_GROUP = "eks-general-0ac1b6a3-4d3e-9f0b-6c56-3f1c2e9a7b10"
 
 
 def say(sandbox: Sandbox, **spec: Any) -> None:
-    """Write a Cluster manifest before a function reads one."""
+    """Write the Cluster manifest, over the one that there is. A function that has read that one
+    keeps it for half a minute."""
     cluster = sandbox.endpoints.cluster
     kind = {"apiVersion": "leeway.sh/v1", "kind": "Cluster"}
     body = json.dumps({**kind, "metadata": {"name": cluster}, "spec": spec})
-    manifest = StoredManifest(
-        "cluster.leeway.sh", "", cluster, body, 1, __version__, datetime.now(UTC)
-    )
     table = sandbox.environment()["LEEWAY_TABLE"]
-    StoredManifests(DynamoTable(lambda: client("dynamodb", sandbox.aws_url), table)).write(
-        cluster, manifest, 0
+    stored = StoredManifests(DynamoTable(lambda: client("dynamodb", sandbox.aws_url), table))
+    before = next((one.version for one in stored.of(cluster, "cluster.leeway.sh")), 0)
+    manifest = StoredManifest(
+        "cluster.leeway.sh", "", cluster, body, before + 1, __version__, datetime.now(UTC)
     )
+    stored.write(cluster, manifest, before)
 
 
 def lines_about(seen: Any, instance: str) -> list[dict[str, Any]]:
