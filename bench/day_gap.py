@@ -1,9 +1,10 @@
-"""Shows what the price of a simulated day above its bound consists of: one table switches one rule
-off in each row and has tighter bounds, the other one says what keeps the unused part of nodes."""
+"""Shows what the price of a simulated day above its bound consists of: what keeps nodes and how
+much of them is unused, what the day costs at least, and what it costs with one rule off."""
 
-from collections import Counter
+from collections import defaultdict
 from dataclasses import replace
 from datetime import timedelta
+from functools import cache
 
 import numpy as np
 from leeway.disruption.rules import Budget
@@ -13,6 +14,7 @@ from leeway.selection.labels import SPOT
 from leeway.selection.packing.plan import PlannedNode
 from leeway.selection.packing.planning import Effort, pack
 from leeway.selection.packing.supply import Supply
+from leeway.selection.pods import PodSpec
 from leeway_cli.simulated_day.cluster import Cluster, Machine, Options
 from leeway_cli.simulated_day.day import BOOT, Leeway, minutes, simulate
 from leeway_cli.simulated_day.record import Record
@@ -47,39 +49,39 @@ ANEW = Effort(improvements=5)
 
 def main() -> None:
     """Print the tables of a day without interruptions."""
-    table = Table(title="What a day costs, rule by rule")
-    for name in ("", "USD", "above the bound", "launched", "given back", "pods moved"):
-        table.add_column(name, justify="right" if name else "left")
-    options = Options()
+    console, options = Console(width=130), Options()
     day = Day(options)
     bound = day.record.bound
+    console.print(day.kept())
+    table = _table("What a day costs at least", "USD", "above the bound")
+    for name, dollars in day.lower():
+        table.add_row(name, *_money(dollars, bound))
+    console.print(table)
+    counts = ("launched", "given back", "pods moved")
+    table = _table("What a day costs, rule by rule", "USD", "above the bound", *counts)
     table.add_row("Leeway", *_money(day.record.dollars, bound), *_counts(day.record))
     for name, change in SWITCHED_OFF:
         record = simulate(replace(options, bounds=False, **change))
         table.add_row(name, *_money(record.dollars, bound), *_counts(record))
-    for name, dollars in day.lower():
-        table.add_row(name, *_money(dollars, bound))
-    console = Console(width=130)
     console.print(table)
-    console.print(day.kept())
 
 
 class Day:
     """A simulated day of Leeway and what is computed about it, in USD.
 
     - `anew`: the nodes that Leeway would launch for all pods in an empty cluster every ten minutes;
-      `anew_chosen`: the same if EC2 chooses their types.
+      `anew_chosen`: the same if EC2 chooses their types; `anywhere`: without spreads over zones.
     - `whole`, `chosen`: lower bounds by whole nodes, without and with EC2's choice.
     - `price`, `unused`: of all nodes, by what keeps them. The unused part of a node is the share
       that is free of both its CPU and its memory.
     """
 
     def __init__(self, options: Options) -> None:
-        self.anew = self.anew_chosen = 0.0
+        self.anew = self.anew_chosen = self.anywhere = 0.0
         self.whole: list[float] = []
         self.chosen: list[float] = []
-        self.price: Counter[str] = Counter()
-        self.unused: Counter[str] = Counter()
+        self.price: dict[str, float] = defaultdict(float)
+        self.unused: dict[str, float] = defaultdict(float)
         by = Leeway()
         for cluster in minutes(options, by):
             self._note(cluster, by)
@@ -95,6 +97,8 @@ class Day:
             self.anew += plan.price * EVERY / 60
             chosen = sum(_chosen(one, offered, options.choices) for one in plan.launches)
             self.anew_chosen += chosen * EVERY / 60
+            free = [replace(one, spec=_anywhere(one.spec)) for one in pods]
+            self.anywhere += pack(free, offered, [], ANEW).price * EVERY / 60
         if cluster.minute % BOUNDED_EVERY == 0:
             specs = [one.spec for one in pods]
             self.whole.append(whole_nodes(specs, options.seed, cluster.hour, 1))
@@ -111,6 +115,7 @@ class Day:
         return [
             ("new nodes for all pods every ten minutes, EC2 chooses", self.anew_chosen),
             ("the same, and EC2 launches the cheapest type", self.anew),
+            ("the same, and pods are not spread over zones", self.anywhere),
             (
                 "bound: whole nodes, EC2 chooses, idle time",
                 with_idle_time(self.chosen, apart, idle),
@@ -122,14 +127,17 @@ class Day:
 
     def kept(self) -> Table:
         """Return the table of what keeps the unused part of nodes."""
-        table = Table(title="What keeps nodes, and how much of them is unused")
-        for name in ("", "USD unused", "USD"):
-            table.add_column(name, justify="right" if name else "left")
-        for why, dollars in self.unused.most_common():
+        table = _table("What keeps nodes, and how much of them is unused", "USD unused", "USD")
+        for why, dollars in sorted(self.unused.items(), key=lambda one: -one[1]):
             table.add_row(why, f"{dollars:.2f}", f"{self.price[why]:.2f}")
         total = sum(self.unused.values()), sum(self.price.values())
         table.add_row("all nodes", *(f"{dollars:.2f}" for dollars in total))
         return table
+
+
+@cache
+def _anywhere(spec: PodSpec) -> PodSpec:
+    return replace(spec, spreads=())
 
 
 def _why(one: Machine, cluster: Cluster, by: Leeway) -> str:
@@ -159,6 +167,13 @@ def _chosen(planned: PlannedNode, offered: Supply, choices: int) -> float:
         if (each.offering.zone, each.offering.capacity_type) == (zone, SPOT)
     )
     return float(np.mean(there[:choices]))
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table("", title=title)
+    for name in columns:
+        table.add_column(name, justify="right")
+    return table
 
 
 def _money(dollars: float, bound: float) -> tuple[str, str]:

@@ -360,12 +360,11 @@ def _run(way: Way, blocked: bool) -> Result:
 
 def _prepare(world: World, way: Way) -> None:
     """Give the group another launch template version; without Leeway, let no event reach it."""
-    template, ec2 = f"{CLUSTER}-{GROUP}", world.client("ec2")
-    (first,) = ec2.describe_launch_template_versions(LaunchTemplateName=template)[
-        "LaunchTemplateVersions"
-    ]
-    data = {**first["LaunchTemplateData"], "Monitoring": {"Enabled": True}}
-    ec2.create_launch_template_version(LaunchTemplateName=template, LaunchTemplateData=data)
+    world.client("ec2").create_launch_template_version(
+        LaunchTemplateName=f"{CLUSTER}-{GROUP}",
+        SourceVersion="1",
+        LaunchTemplateData={"Monitoring": {"Enabled": True}},
+    )
     if way.leeway:
         _say(world.sandbox, churn={"percent": 100}, surge=way.surge)
     else:

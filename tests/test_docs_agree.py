@@ -18,6 +18,7 @@ NAMES = {
 }
 """How pages name the notices whose retirements are voluntary."""
 RETURNS = {NoticeKind.CAPACITY_RETURN: "no node is given back"}
+"""A return of capacity is also how a drifted node of a group is replaced."""
 
 
 def section(page: str, heading: str) -> str:
@@ -30,7 +31,9 @@ def section(page: str, heading: str) -> str:
 
 @pytest.mark.parametrize("kind", sorted(VOLUNTARY))
 def test_pause_names_every_voluntary_retirement(kind: NoticeKind) -> None:
-    assert (NAMES | RETURNS)[kind] in section("configuration.md", "Pausing")
+    said = section("configuration.md", "Pausing")
+    assert (NAMES | RETURNS)[kind] in said
+    assert "[drifted node of a group](groups.md)" in said
 
 
 def test_no_page_says_that_only_detached_instances_are_terminated() -> None:
@@ -56,6 +59,13 @@ def test_the_page_of_the_sandbox_has_each_form_of_faults() -> None:
     for form in forms:
         place, _, setting = form.rpartition(":")
         assert f"`{form}`" in written or all(part in written for part in (place, setting)), form
+
+
+def test_a_command_has_one_row_in_the_page_of_json() -> None:
+    page = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`leeway .*?`) \|", page, re.MULTILINE)
+    assert len(rows) > 15
+    assert len(rows) == len(set(rows))
 
 
 def test_the_catalog_is_for_the_function_that_launches() -> None:

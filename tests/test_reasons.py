@@ -119,6 +119,8 @@ def test_a_fact_that_is_a_sentence_does_not_double_the_full_stop() -> None:
     code = ReasonCode("NodeNotDrained", "Not drained: {why}. Waiting for {what}...")
     message = code(why="it is gone.", what="it").message
     assert message == "Not drained: it is gone. Waiting for it..."
+    message = code(why="no zone us-east-1; did you mean us-east-1a?", what="it").message
+    assert message == "Not drained: no zone us-east-1; did you mean us-east-1a? Waiting for it..."
 
 
 def test_an_alarm_begins_with_its_code_and_ends_with_its_section() -> None:

@@ -93,14 +93,19 @@ def aws_errors(target: str) -> Iterator[None]:
         CannotBeDoneError: AWS refused a request or did not answer.
     """
     from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.parsers import ResponseParserError
     from leeway.ports.aws import CloudRefused, CloudUnavailable
 
     try:
         yield
     except (CloudRefused, CloudUnavailable) as error:
         raise _of_aws(error.__cause__ or error, target) from error
-    except (BotoCoreError, ClientError) as error:
+    except (BotoCoreError, ClientError, ResponseParserError) as error:
         raise _of_aws(error, target) from error
+    except ValueError as error:
+        if not str(error).startswith("Invalid endpoint"):
+            raise
+        raise AccountError(f"AWS_ENDPOINT_URL is invalid: {as_clause(error)}.") from error
 
 
 def _of_aws(error: BaseException, target: str) -> CannotBeDoneError:

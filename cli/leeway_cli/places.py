@@ -191,11 +191,22 @@ def chosen_clusters(
         BadInputError: the options name no cluster of several places, or one beside `--all`.
     """
     everywhere = places(profiles, regions)
-    if every and cluster and cluster != os.environ.get("LEEWAY_CLUSTER"):
-        raise BadInputError("--all: expected no --cluster beside it.")
+    name = named_cluster(cluster, every=every)
     if len(everywhere) > 1 and not (every or cluster):
         raise BadInputError("--profile, --region: expected --all or --cluster with several places.")
-    return Clusters(everywhere, "" if every else cluster, stack, every)
+    return Clusters(everywhere, name, stack, every)
+
+
+def named_cluster(cluster: str, *, every: bool) -> str:
+    """Return the cluster that a command reads; empty with `--all`, also if the environment names
+    one.
+
+    Raises:
+        BadInputError: a cluster is named beside `--all`.
+    """
+    if every and cluster and cluster != os.environ.get("LEEWAY_CLUSTER"):
+        raise BadInputError("--all: expected no cluster beside it.")
+    return "" if every else cluster
 
 
 def _read[T](place: Place, read: Callable[[Place], T]) -> T | CannotBeDoneError:

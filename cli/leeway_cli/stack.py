@@ -95,9 +95,7 @@ class Stack:
             CannotBeDoneError: it does not.
         """
         if problem := self._unmanaged(cluster):
-            raise CannotBeDoneError(
-                f"Nothing was changed: {problem}{'' if problem.endswith('?') else '.'}"
-            )
+            raise CannotBeDoneError(f"Nothing was changed: {problem}.")
 
     def _unmanaged(self, cluster: str) -> str:
         if self.clusters is None or cluster in self.clusters:

@@ -98,7 +98,8 @@ class Sandbox:
         Raises:
             RefusedError: the host is every interface of this machine, or a namespace of an earlier
                 sandbox in the real cluster does not end.
-            SandboxError: a process did not start, or nodes or pods did not become ready in time.
+            SandboxError: the folder cannot be created, a process did not start, or nodes or pods
+                did not become ready in time.
             NotInstalledError: a package of the extra `sandbox` is missing.
         """
         check_installed()
@@ -106,7 +107,11 @@ class Sandbox:
         if real is not None:
             real.wait_for_namespaces(lambda what: report_progress(what, 0, None))
         bypass_proxies(advertise)
-        state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            why = f"The folder {state_dir} cannot be created: {error.strerror}."
+            raise SandboxError(why) from error
         children: list[Child] = []
         with ExitStack() as stack:
             stack.enter_context(state_lock(state_dir))

@@ -22,6 +22,7 @@ from leeway.provisioning.cluster_state import ClusterState
 from leeway.selection.offers.survey import compressed
 from leeway.wiring.clients import client
 from leeway_cli import main
+from leeway_cli.explain.asked import find_manifests
 from leeway_cli.explain.capacity import read_records
 from leeway_cli.selection.sources import sandbox_survey
 
@@ -577,6 +578,10 @@ def test_a_refusal_of_aws_is_reported_with_the_action(
             {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"},
             "AWS did not answer a request for table leeway",
         ),
+        (
+            {"AWS_ENDPOINT_URL": "nowhere"},
+            "AWS_ENDPOINT_URL is invalid: Invalid endpoint: nowhere.",
+        ),
     ],
 )
 def test_an_invalid_aws_environment_is_one_line(
@@ -602,7 +607,11 @@ def test_an_invalid_aws_environment_is_one_line(
 
 
 def test_the_table_is_found_in_the_stacks_outputs_and_an_unmanaged_cluster_is_a_warning(
-    run: Run, write: Any, aws: Sandbox, monkeypatch: pytest.MonkeyPatch
+    run: Run,
+    write: Any,
+    aws: Sandbox,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.delenv("LEEWAY_TABLE")
     template = {
@@ -627,6 +636,8 @@ def test_the_table_is_found_in_the_stacks_outputs_and_an_unmanaged_cluster_is_a_
     assert (code, out) == (1, "")
     assert err.startswith("leeway: Nothing was changed: Leeway does not manage cluster prd")
     assert err.endswith("`leeway adopt prd`; did you mean prod?\n")
+    assert find_manifests((), "prd", "nodes") == []
+    assert "did you mean prod?" in capsys.readouterr().err
 
 
 OVERLAY = """\

@@ -149,6 +149,7 @@ def test_an_unexpected_error_is_one_line_without_a_traceback(
     [
         (["demo", "--nodes", "2", "-o", "json"], 2, "--nodes: expected"),
         (["demo", "--nodes", "many", "--output=json"], 2, "Invalid value for '--nodes'"),
+        (["sandbox", "up", "--state-dir", "/proc/no", "-ojson"], 1, "/proc/no cannot be created"),
         (["cost", "--days", "0", "-o", "json"], 2, "'--days': expected a number greater than or"),
         (["drain", "-ojson"], 2, "NODE: expected"),
         (

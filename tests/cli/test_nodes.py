@@ -3,12 +3,15 @@
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from leeway.disruption.explain import ForeignNode, title_of
+from leeway.instances.owners import Owner, OwnerKind
 from leeway_cli import main
 from leeway_cli.errors import CannotBeDoneError
 from leeway_cli.explain.capacity import KeptOffers, Source
@@ -30,6 +33,7 @@ from leeway_cli.selection.sources import Offers, sandbox_catalog
 from tests.cli.test_explain_capacity import MANY, budget, node, pod
 from tests.cli.test_status import retire
 from tests.disruption.returning import launched
+from tests.disruption.snapshots import own_node
 from tests.launch.launching import NOW
 from tests.launch.pools import node_class, pool
 from tests.retirement.retirements import interrupted
@@ -274,6 +278,19 @@ def test_an_instance_that_was_launched_and_has_not_joined_is_starting() -> None:
     records = Records(admissions={facts.instance: launched(facts)})
     (one,) = rows_of((), (), None, records, NOW + timedelta(seconds=40))
     assert (one.instance, one.next, one.ready) == (facts.instance, "starting 0:40", False)
+
+
+def test_an_instance_that_was_detached_has_the_owner_of_its_retirement() -> None:
+    record = interrupted()
+    one = replace(own_node("n-1"), instance=record.instance)
+    nobody = [ForeignNode(one, Owner(OwnerKind.NONE))]
+    assert record.facts.owner.kind is OwnerKind.AUTO_SCALING_GROUP
+    for records, owner in (
+        (Records(), Owner(OwnerKind.NONE)),
+        (Records(retirements={record.instance: record}), record.facts.owner),
+    ):
+        (found,) = rows_of((), nobody, None, records, NOW)
+        assert found.owner == title_of(owner)
 
 
 def row(name: str, **given: Any) -> NodeRow:

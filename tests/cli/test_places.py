@@ -4,7 +4,9 @@ import json
 import os
 import shlex
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from leeway.catalog.stored import SURVEY
@@ -80,6 +82,33 @@ def test_each_account_is_read_and_one_that_fails_does_not_hide_the_others(
     assert "did not answer" in first["error"]["message"]
     assert [one["cluster"] for one in second["clusters"]] == ["prod"]
     assert document["error"]["message"] == "Not read: profile gone."
+
+
+def test_an_answer_of_something_else_than_aws_is_an_error_of_its_place(
+    deployed: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A proxy answers with a page of its own."""
+
+    class Proxy(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<html><p>Sign in to the network.")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        config = tmp_path / "config"
+        gone, page = "http://127.0.0.1:1\n", f"http://127.0.0.1:{server.server_port}\n"
+        config.write_text(config.read_text().replace(gone, page))
+        assert main.run(["status", *deployed, "--profile", "gone", "--profile", "dev"]) == 1
+        server.shutdown()
+    printed = capsys.readouterr()
+    assert "An AWS call failed for stack several-places: " in printed.out
+    assert "launches  last run" in printed.out
+    assert printed.err == "leeway: Not read: profile gone.\n"
 
 
 def test_one_place_has_the_document_of_the_command(
@@ -233,7 +262,9 @@ def test_an_error_of_one_cluster_leaves_the_others_and_warnings_name_theirs(
     ("words", "problem"),
     [
         (("cost",), "--cluster: expected the name of a cluster, or --all."),
-        (("cost", "--all", "--cluster", "prod"), "--all: expected no --cluster beside it."),
+        (("cost", "--all", "--cluster", "prod"), "--all: expected no cluster beside it."),
+        (("status", "--all", "--cluster", "prod"), "--all: expected no cluster beside it."),
+        (("doctor", "prod", "--all"), "--all: expected no cluster beside it."),
         (("nodes", "--region", "a", "--region", "b"), "expected --all or --cluster with several"),
         (
             ("nodes", "--all", "--watch", "--region", "a", "--region", "b"),
@@ -268,6 +299,22 @@ def test_the_cluster_of_the_environment_does_not_limit_all(
     assert main.run(["cost", "--all", "-o", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert [one["cluster"] for one in document["places"]] == ["dev", "prod"]
+
+
+def test_all_reads_each_cluster_also_where_it_is_the_default(
+    aws: Sandbox, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del aws  # It sets the environment.
+    monkeypatch.setenv("LEEWAY_CLUSTERS", "dev,prod")
+    monkeypatch.setenv("LEEWAY_CLUSTER", "prod")
+    for words, names in (((), ["prod"]), (("--all",), ["dev", "prod"])):
+        assert main.run(["status", *words, "-o", "json"]) == 0
+        document = json.loads(capsys.readouterr().out)
+        assert [one["cluster"] for one in document["clusters"]] == names
+    monkeypatch.setenv("LEEWAY_CLUSTER", "invalid/name")
+    assert main.run(["doctor"]) == 2
+    assert "invalid/name" in capsys.readouterr().err
+    assert main.run(["doctor", "--all"]) != 2
 
 
 def test_the_stack_of_a_stack_set_is_found_by_the_prefix_of_its_names(

@@ -582,6 +582,14 @@ def test_a_drifted_node_whose_pod_has_no_other_place_stays_and_the_next_one_goes
     assert "its pod default/a-0 would have no place" in found.kept["a"].message
 
 
+def test_all_drifted_nodes_that_budgets_let_go_are_simulated_together() -> None:
+    nodes = [drifted(f"n-{number:03}", spec(3000)) for number in range(MOST_SIMULATED + 5)]
+    assert len(decide_returns(snapshot(*nodes)).returns) == len(nodes)
+    room = own_node("room", spec(100))
+    found = decide_returns(snapshot(drifted("a", spec(500)), drifted("b", spec(500)), room))
+    assert [one.nodes for one in found.returns] == [("a",), ("b",)], "room is kept for their pods"
+
+
 def test_a_drifted_node_goes_although_its_pods_prefer_what_it_has() -> None:
     here = Weighted(1, Requirements.from_labels({ZONE: "a"}))
     elsewhere = replace(ON_DEMAND, requirements=Requirements.from_labels({ZONE: "b"}))

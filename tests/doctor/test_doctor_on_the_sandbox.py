@@ -464,13 +464,17 @@ DEFINITION = {
 
 @pytest.fixture
 def bound(sandbox: Sandbox, kube: Client) -> Iterator[list[str]]:
-    """The controller's objects for two target groups of a workload: pods, and nodes."""
+    """The controller's objects for two target groups of a workload: pods, and nodes; and a target
+    group of an Auto Scaling group."""
     aws = partial(client, aws_url=sandbox.aws_url)
     number = next(NUMBERS)
     groups = [
         balanced(aws, f"{name}-{number}", [], delay)
-        for name, delay in (("pods", 60), ("nodes", 300))
+        for name, delay in (("pods", 60), ("nodes", 300), ("attached", 200))
     ]
+    scaling = client("autoscaling", sandbox.aws_url)
+    attached = {"AutoScalingGroupName": GROUP, "TargetGroupARNs": groups[2:]}
+    scaling.attach_load_balancer_target_groups(**attached)
     labels = {"app": "shop"}
     container = {"name": "shop", "image": "shop:1"}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
@@ -500,7 +504,7 @@ def bound(sandbox: Sandbox, kube: Client) -> Iterator[list[str]]:
             return False
 
     until(is_served)
-    for name, target, group in zip(("pods", "nodes"), ("ip", "instance"), groups, strict=True):
+    for name, target, group in zip(("pods", "nodes"), ("ip", "instance"), groups[:2], strict=True):
         spec = {
             "targetGroupARN": group,
             "targetType": target,
@@ -508,6 +512,7 @@ def bound(sandbox: Sandbox, kube: Client) -> Iterator[list[str]]:
         }
         kube.create(kind(metadata=ObjectMeta(name=name, namespace="default"), spec=spec))
     yield groups
+    scaling.detach_load_balancer_target_groups(**attached)
     kube.delete(CustomResourceDefinition, "targetgroupbindings.elbv2.k8s.aws")
     kube.delete(Service, "shop", namespace="default")
     kube.delete(Deployment, "shop", namespace="default")
@@ -522,7 +527,8 @@ def test_pods_and_nodes_that_end_before_their_target_groups_are_findings(
     shown = {one["reason"]: one["command"] for one in of_code(document, "TargetsCutOff")}
     assert any("preStop sleep of 75 s" in one for one in shown)
     assert any("EC2 ends an interrupted Spot instance 120 s" in one for one in shown)
-    assert any("without `waitForTargets: true`" in one for one in shown)
+    assert sum("without `waitForTargets: true`" in one for one in shown) == 1
+    assert any("keeps connections to a node for 200 s" in one for one in shown)
     patch = next(one for one in shown.values() if one.startswith("kubectl patch"))
     merged = {"template": json.loads(patch[patch.index("{") : -1])["spec"]["template"]}
     kube.patch(Deployment, "shop", {"spec": merged}, namespace="default")
@@ -532,7 +538,8 @@ def test_pods_and_nodes_that_end_before_their_target_groups_are_findings(
     kube.patch(Namespace, "default", {"metadata": {"labels": label}})
     balancers = client("elbv2", sandbox.aws_url)
     attribute = {"Key": "deregistration_delay.timeout_seconds", "Value": "90"}
-    balancers.modify_target_group_attributes(TargetGroupArn=bound[1], Attributes=[attribute])
+    for group in bound[1:]:
+        balancers.modify_target_group_attributes(TargetGroupArn=group, Attributes=[attribute])
     try:
         with stored(sandbox, manifest(CLUSTER, spec={"waitForTargets": True})):
             assert new(doctor()[1]) == set()

@@ -119,6 +119,13 @@ def test_a_delay_that_outlasts_the_warning_of_a_spot_node_is_a_finding() -> None
     assert examine(with_targets(nodes=(NodeTargets(ARN, 300),))) == ()
 
 
+def test_the_target_groups_of_an_auto_scaling_group_need_no_wait_and_a_short_delay() -> None:
+    attached = (NodeTargets(ARN, 300),)
+    assert examine(with_targets(waits=False, attached=attached)) == ()
+    one = only(with_targets(spot=True, waits=False, attached=attached))
+    assert "EC2 ends an interrupted Spot instance 120 s after its warning" in one.reason
+
+
 @pytest.mark.parametrize(
     ("hook", "seconds"),
     [

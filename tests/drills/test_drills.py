@@ -508,11 +508,15 @@ def test_a_wrong_ami_pauses_its_pool_and_resume_goes_on(night: Night) -> None:
     (image,) = ec2.describe_images(Filters=[{"Name": "name", "Values": ["own"]}])["Images"]
     correct = [{"Key": "sandbox.leeway.sh/ami-family", "Value": "AL2023"}]
     ec2.create_tags(Resources=[image["ImageId"]], Tags=correct)
-    (resume,) = commands(PAGE["a-pool-is-paused"].parts["Do"])
-    night.type(resume)
-    run(night.sandbox)
-    assert len(instances_of(night, WRONG)) == 3
-    night.until(lambda: night.type("kubectl get pods").count("Running") >= 3)
+    try:
+        (resume,) = commands(PAGE["a-pool-is-paused"].parts["Do"])
+        night.type(resume)
+        run(night.sandbox)
+        assert len(instances_of(night, WRONG)) == 3
+        night.until(lambda: night.type("kubectl get pods").count("Running") >= 3)
+    finally:
+        ec2.delete_tags(Resources=[image["ImageId"]], Tags=correct)
+        end_instances(night, instances_of(night, WRONG))
 
 
 def launch_wrong(night: Night) -> list[str]:

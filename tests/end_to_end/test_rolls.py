@@ -32,13 +32,10 @@ class Rolling(Environment):
 
     def launches(self) -> str:
         """Give the group another version of its launch template; return its number."""
-        template, ec2 = f"{CLUSTER}-{GROUP}", client("ec2", self.sandbox.aws_url)
-        first, *_ = ec2.describe_launch_template_versions(LaunchTemplateName=template)[
-            "LaunchTemplateVersions"
-        ]
-        data = {**first["LaunchTemplateData"], "Monitoring": {"Enabled": True}}
-        created = ec2.create_launch_template_version(
-            LaunchTemplateName=template, LaunchTemplateData=data
+        created = client("ec2", self.sandbox.aws_url).create_launch_template_version(
+            LaunchTemplateName=f"{CLUSTER}-{GROUP}",
+            SourceVersion="1",
+            LaunchTemplateData={"Monitoring": {"Enabled": True}},
         )
         return str(created["LaunchTemplateVersion"]["VersionNumber"])
 

@@ -189,6 +189,7 @@ def test_the_command_prints_the_crds_that_kubectl_applies(
     assert main.run(["schema", "nodepool", "--crd", "--directory", str(tmp_path)]) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["karpenter.sh_nodepools.yaml"]
     assert main.run(["schema", "scaledobject", "--crd"]) == 2
+    assert main.run(["schema", "nodepool", "--crd", "-o", "json"]) == 2
     assert "Leeway has no CRD of scaledobject" in capsys.readouterr().err
 
 

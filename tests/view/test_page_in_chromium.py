@@ -9,6 +9,7 @@ import pytest
 from leeway_cli.view.picture import Picture, Pod, difference
 from leeway_cli.view.recording import First
 from leeway_cli.view.server import Page, serve
+from msgspec.structs import replace
 
 from tests.view.chromium import CHROMIUM, Tab, opened
 from tests.view.pictures import AT, GIB, HOSTILE, PICTURE, later, node, totals
@@ -131,6 +132,8 @@ async def _it_updates_only_what_has_changed(page: Page, tab: Tab) -> None:
     deadline = await tab.run("Date.now() / 1000 + 118")
     retiring = node(fate="retires", next="retires in", clock_at=deadline, pods=(1, 58), leaving=1)
     moved = {**PICTURE.pods, "shop/web-2": Pod(NEW, 1000, GIB)}
+    (read,) = PICTURE.log
+    other = replace(read, at=AT + 1, message="Launched a node.")
     new = node(fate="starting", next="starting", clock_at=deadline - 120, ready=False)
     after = later(
         PICTURE,
@@ -138,12 +141,16 @@ async def _it_updates_only_what_has_changed(page: Page, tab: Tab) -> None:
         nodes={**PICTURE.nodes, RETIRING: retiring, NEW: new},
         pods=moved,
         totals=totals(nodes=3),
+        log=(read, other, replace(read, at=AT + 2)),
     )
     page.publish(after)
     words = await tab.until(box(RETIRING, ".innerText"), lambda text: "retires in 1:" in text)
     assert "1 pod" in words
     await tab.until(box(RETIRING, ".innerText"), lambda text: text != words)
     assert "starting 0:" in await tab.run(box(NEW, ".innerText"))
+    rows = await tab.run("[...document.querySelectorAll('#log li')].map(e => e.innerText)")
+    assert ["Read the cluster" in one for one in rows] == [True, False], "the newest comes first"
+    assert "2 times since " in rows[0]
     fates = await tab.run("document.getElementById('fates').innerText")
     assert fates.index(RETIRING) < fates.index(NEW), "a deadline comes first"
     assert OTHER not in await tab.run("[...touched]")

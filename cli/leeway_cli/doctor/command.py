@@ -9,7 +9,16 @@ from leeway_cli import options
 from leeway_cli.doctor.finding import Severity, causes
 from leeway_cli.errors import BadInputError, CannotBeDoneError
 from leeway_cli.output import Format, FormatOption
-from leeway_cli.places import Place, ProfilesOption, RegionsOption, in_each, places, show
+from leeway_cli.places import (
+    AllOption,
+    Place,
+    ProfilesOption,
+    RegionsOption,
+    in_each,
+    named_cluster,
+    places,
+    show,
+)
 from leeway_cli.stack import DEFAULT_STACK, cluster_name
 
 if TYPE_CHECKING:
@@ -33,6 +42,7 @@ def doctor(
     context: options.Context = None,
     profile: ProfilesOption = None,
     region: RegionsOption = None,
+    every: AllOption = False,
     output: FormatOption = Format.TABLE,
 ) -> None:
     """Find what keeps Leeway from doing its work, with the command that mends it. Changes nothing.
@@ -47,6 +57,7 @@ def doctor(
     leeway doctor prod -o json
     leeway doctor --profile dev --profile prod --region eu-west-1 --region us-east-1
     """
+    cluster = named_cluster(cluster, every=every)
     if cluster:
         cluster_name(cluster)
     elif kubeconfig is not None or context is not None:

@@ -144,6 +144,7 @@ class GroupFacts:
     launch_configuration: str = ""
     suspended: frozenset[str] = frozenset()
     capacity_rebalance: bool = False
+    target_groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +212,7 @@ class ConfigurationFacts:
 
 @dataclass(frozen=True, slots=True)
 class NodeTargets:
-    """A target group that has nodes as targets, by its ARN, with its deregistration delay in
-    seconds."""
+    """A target group by its ARN, with its deregistration delay in seconds."""
 
     group: str
     delay: int
@@ -242,10 +242,12 @@ class PodTargets(NodeTargets):
 
 @dataclass(frozen=True, slots=True)
 class TargetFacts:
-    """The target groups that the AWS Load Balancer Controller manages in a cluster."""
+    """The target groups of a cluster that have `pods` or `nodes` as targets, which the AWS Load
+    Balancer Controller registers, and those that Auto Scaling groups are `attached` to."""
 
     pods: tuple[PodTargets, ...] = ()
     nodes: tuple[NodeTargets, ...] = ()
+    attached: tuple[NodeTargets, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,9 @@ def schema(
         typer.Option(metavar="DIR", help="Write a file for each kind to this folder."),
     ] = None,
     output: Annotated[
-        SchemaFormat, typer.Option("--output", "-o", help="Select JSON Schema or Markdown pages.")
-    ] = SchemaFormat.JSON,
+        SchemaFormat | None,
+        typer.Option("--output", "-o", help="Select JSON Schema (default) or Markdown pages."),
+    ] = None,
     crd: Annotated[
         bool, typer.Option("--crd", help="Print CustomResourceDefinitions as YAML: KIND or all.")
     ] = False,
@@ -53,6 +54,8 @@ def schema(
         kinds = kinds_called(kind) if kind else KINDS
     except UnknownKind as error:
         raise BadInputError(f"KIND: {as_clause(error)}.") from error
+    if crd and output:
+        raise BadInputError("--output: expected none with --crd, which prints YAML.")
     if crd:
         _write_crds(kinds, kind, directory)
         return
@@ -90,7 +93,7 @@ def _write_crds(kinds: "Sequence[Kind]", word: str, directory: Path | None) -> N
             _write(directory / crd_file(one), crd_text(one))
 
 
-def _rendered(kind: "Kind", output: SchemaFormat) -> str:
+def _rendered(kind: "Kind", output: SchemaFormat | None) -> str:
     from leeway_cli.manifests.schema_pages import page_of, schema_of
 
     if output is SchemaFormat.MARKDOWN:
@@ -98,7 +101,7 @@ def _rendered(kind: "Kind", output: SchemaFormat) -> str:
     return json.dumps(schema_of(kind), indent=2, ensure_ascii=False) + "\n"
 
 
-def _file(kind: "Kind", output: SchemaFormat) -> str:
+def _file(kind: "Kind", output: SchemaFormat | None) -> str:
     from leeway_cli.manifests.schema_pages import file_of
 
     return file_of(kind, ".md" if output is SchemaFormat.MARKDOWN else ".json")

@@ -349,7 +349,7 @@ def rendered(
     domain and columns are left out until the table fits."""
     from leeway.clock import SystemClock
     from leeway.printable import printable
-    from rich.text import Text
+    from rich.text import Span, Text
 
     columns = _columns(wide, labels, SystemClock().now())
     if not totals.gpus.allocatable:
@@ -360,20 +360,25 @@ def rendered(
     widths = {head: max(map(len, column)) for head, column in cells.items()}
     if width is not None:
         _narrow(cells, widths, width)
-    lines = []
+    lines: list[str] = []
+    spans: list[Span] = []
+    begins = 0
     for number, line in enumerate(zip(*cells.values(), strict=True)):
-        text = Text(no_wrap=True, overflow="ellipsis")
+        at = begins
         for head, cell in zip(cells, line, strict=True):
-            bar_ends = len(cell) - len(cell.lstrip(_FULL))
-            style = (
-                "bold" if not number else _STYLES[rows[number - 1].fate] if head == "NEXT" else ""
-            )
-            text.append(cell[:bar_ends], "green").append(cell[bar_ends:], style)
-            text.append(" " * (widths[head] - len(cell) + 3))
-        text.rstrip()
-        lines.append(text)
-    lines.append(Text(f"\n{_totals_text(totals)}"))
-    return Text("\n").join(lines)
+            end, style = at + len(cell), "" if number else "bold"
+            if number and head == "NEXT":
+                style = _STYLES[rows[number - 1].fate]
+            elif number and cell.startswith(_FULL):
+                end, style = end - len(cell.lstrip(_FULL)), "green"
+            if style:
+                spans.append(Span(at, end, style))
+            at += widths[head] + 3
+        padded = (f"{cell:{widths[head]}}" for head, cell in zip(cells, line, strict=True))
+        lines.append("   ".join(padded).rstrip())
+        begins += len(lines[-1]) + 1
+    lines += ["", _totals_text(totals)]
+    return Text("\n".join(lines), no_wrap=width is not None, overflow="ellipsis", spans=spans)
 
 
 def _narrow(cells: dict[str, list[str]], widths: dict[str, int], width: int) -> None:

@@ -121,7 +121,7 @@ def rows_of(
     planned = course.steps if course else ()
     steps = {name: step for step in planned for name in step.returned.nodes}
     kept = course.kept if course else {}
-    owners = {one.name: one.owner for one in foreign}
+    owners = {one.name: _owner(one, records) for one in foreign}
     rows = []
     for one in (*own, *(other.one for other in foreign)):
         owner = owners.get(one.name)
@@ -135,6 +135,15 @@ def rows_of(
         if instance not in joined:
             rows.append(_coming(admission, now))
     return tuple(rows)
+
+
+def _owner(other: ForeignNode, records: Records) -> Owner:
+    """Return the owner of a node. A detached instance has lost the tag of its group."""
+    if other.owner.kind is OwnerKind.NONE and (
+        retirement := records.retirements.get(other.one.instance)
+    ):
+        return retirement.facts.owner
+    return other.owner
 
 
 def _row(one: OwnNode, owner: Owner, fate: Fate, words: str, clock_at: datetime | None) -> NodeRow:

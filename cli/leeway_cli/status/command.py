@@ -9,7 +9,16 @@ import typer
 
 from leeway_cli.errors import BadInputError, CannotBeDoneError
 from leeway_cli.output import Format, FormatOption, stdout_console
-from leeway_cli.places import Place, ProfilesOption, RegionsOption, in_each, places, show
+from leeway_cli.places import (
+    AllOption,
+    Place,
+    ProfilesOption,
+    RegionsOption,
+    in_each,
+    named_cluster,
+    places,
+    show,
+)
 from leeway_cli.stack import CLUSTERS, DEFAULT_STACK, Stack, StackOption, find_stack
 
 if TYPE_CHECKING:
@@ -35,6 +44,7 @@ def status(
     stack: StackOption = DEFAULT_STACK,
     profile: ProfilesOption = None,
     region: RegionsOption = None,
+    every: AllOption = False,
     output: FormatOption = Format.TABLE,
 ) -> None:
     """Show what needs a person, then retirements with their pods, admissions, headroom, launches.
@@ -43,7 +53,7 @@ def status(
     """
     if watch and output is Format.JSON:
         raise BadInputError("--output: expected table with --watch.")
-    everywhere = places(profile, region)
+    everywhere, cluster = places(profile, region), named_cluster(cluster, every=every)
     if watch:
         if len(everywhere) > 1:
             raise BadInputError("--watch: expected one profile and one region.")

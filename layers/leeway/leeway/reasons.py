@@ -12,7 +12,7 @@ from typing import Any
 
 from leeway.durations import render_duration
 
-_DOUBLED_STOP = re.compile(r"(?<!\.)\.\.(?=\s|$)")
+_DOUBLED_STOP = re.compile(r"(?:(?<!\.)(\.)|(\?))\.(?=\s|$)")
 
 _COUNT = re.compile(r"\{(\w+):([A-Za-z][^{}|]+)\|?([^{}]*)\}")
 """A placeholder of a count and its noun, such as `{pods:pod}` and `{pods:pod is|pods are}`."""
@@ -79,7 +79,8 @@ class ReasonCode:
 
     def __call__(self, why: object = None, /, **facts: object) -> Reason:
         """Return the reason with its facts filled in; `why` is the fact of this name. A fact that
-        ends with a full stop, such as another sentence, does not double the full stop after it.
+        ends with a full stop or a question mark, such as another sentence, has no full stop
+        after it.
 
         Raises:
             KeyError: the sentence names a fact that was not given.
@@ -88,7 +89,7 @@ class ReasonCode:
             if (shown := _SHOWN.get(type(fact))) is not None:
                 facts[name] = shown(fact)
         message = self.sentence.format(**facts if why is None else {"why": why, **facts})
-        return Reason(self.name, _DOUBLED_STOP.sub(".", message))
+        return Reason(self.name, _DOUBLED_STOP.sub(r"\1\2", message))
 
     @property
     def plain_sentence(self) -> str:

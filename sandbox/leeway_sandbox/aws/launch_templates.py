@@ -1,7 +1,7 @@
 """Creates, describes and deletes launch templates as EC2 does.
 
-moto's launch templates lack client tokens, the limit of user data, pages, and errors for unknown
-ids. moto also adds the tags of a template to the tags of its instances.
+moto's launch templates lack client tokens, the limit of user data, source versions, pages, and
+errors for unknown ids. moto also adds the tags of a template to the tags of its instances.
 """
 
 import base64
@@ -38,6 +38,7 @@ _tokens: defaultdict[tuple[str, str], ClientTokens] = defaultdict(ClientTokens)
 def install() -> None:
     """Put these actions in place of moto's."""
     LaunchTemplates.create_launch_template = _create  # type: ignore[method-assign]
+    LaunchTemplates.create_launch_template_version = _create_version  # type: ignore[method-assign]
     LaunchTemplates.describe_launch_templates = _describe  # type: ignore[method-assign]
     LaunchTemplates.delete_launch_template = _delete  # type: ignore[method-assign]
 
@@ -94,6 +95,27 @@ def _created(self: LaunchTemplates) -> dict[str, Any]:
         name, self._get_param("VersionDescription"), _data(self), tags
     )
     return {"LaunchTemplate": _shown(self, template)}
+
+
+def _create_version(self: LaunchTemplates) -> ActionResult:
+    """Create a version with the data of SourceVersion, except for what the call has. moto leaves
+    the source out."""
+    self.error_on_dryrun()
+    template, data = _selected(self), _data(self)
+    if source := self._get_param("SourceVersion"):
+        data = {**version_of(template, source).data, **data}
+    version = template.create_version(data, self._get_param("VersionDescription"))
+    shown = {
+        "CreateTime": version.create_time,
+        "CreatedBy": f"arn:{self.partition}:iam::{self.current_account}:root",
+        "DefaultVersion": template.is_default(version),
+        "LaunchTemplateData": version.data,
+        "LaunchTemplateId": template.id,
+        "LaunchTemplateName": template.name,
+        "VersionDescription": version.description,
+        "VersionNumber": version.number,
+    }
+    return ActionResult({"LaunchTemplateVersion": shown})
 
 
 def _selected(self: LaunchTemplates) -> LaunchTemplate:

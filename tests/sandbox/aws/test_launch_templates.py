@@ -33,6 +33,25 @@ def test_the_same_token_creates_one_template(aws: Sandbox) -> None:
     assert _code(refused) == "IdempotentParameterMismatch"
 
 
+def test_a_version_inherits_from_its_source(aws: Sandbox) -> None:
+    ec2, data = aws.client("ec2"), {"ImageId": image(aws), "InstanceType": "m5.large"}
+    _create(aws, "inherits", LaunchTemplateData=data)
+
+    def version(**more: str) -> dict[str, Any]:
+        created: dict[str, Any] = ec2.create_launch_template_version(
+            LaunchTemplateName="inherits", LaunchTemplateData={"InstanceType": "m6i.large"}, **more
+        )["LaunchTemplateVersion"]
+        return created
+
+    second = version(SourceVersion="1")
+    assert (second["VersionNumber"], second["DefaultVersion"]) == (2, False)
+    assert second["LaunchTemplateData"] == {**data, "InstanceType": "m6i.large"}
+    assert version()["LaunchTemplateData"] == {"InstanceType": "m6i.large"}
+    with pytest.raises(ClientError) as refused:
+        version(SourceVersion="9")
+    assert _code(refused) == "InvalidLaunchTemplateId.VersionNotFound"
+
+
 @pytest.mark.parametrize("name", ["ab", "a" * 129, "leeway nodes", "leeway:nodes"])
 def test_a_name_has_the_characters_that_ec2_takes(aws: Sandbox, name: str) -> None:
     with pytest.raises(ClientError) as refused:

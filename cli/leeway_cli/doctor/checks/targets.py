@@ -33,7 +33,7 @@ _DELAY = "deregistration_delay.timeout_seconds"
 
 
 def check_targets(facts: Facts) -> Iterator[Finding]:
-    """Check the target groups that the AWS Load Balancer Controller manages in each cluster."""
+    """Check the target groups of each cluster."""
     spot = {one.cluster for one in spot_of_clusters(facts)}
     for cluster in facts.clusters:
         targets = known(cluster.targets)
@@ -43,7 +43,10 @@ def check_targets(facts: Facts) -> Iterator[Finding]:
             yield from _check_pods(pods, cluster.name, on_spot=cluster.name in spot)
         yield from _check_gates(targets.pods, cluster.name)
         for nodes in targets.nodes:
-            yield from _check_nodes(nodes, cluster, on_spot=cluster.name in spot)
+            yield from _check_wait(nodes, cluster)
+        if cluster.name in spot:
+            for nodes in (*targets.nodes, *targets.attached):
+                yield from _check_notice(nodes, cluster.name)
 
 
 def _check_pods(pods: PodTargets, cluster: str, *, on_spot: bool) -> Iterator[Finding]:
@@ -108,25 +111,36 @@ def _check_gates(targets: tuple[PodTargets, ...], cluster: str) -> Iterator[Find
         )
 
 
-def _check_nodes(nodes: NodeTargets, cluster: ClusterFacts, *, on_spot: bool) -> Iterator[Finding]:
-    """Check that an instance runs until its target groups have ended its connections."""
-    about = About(reasons.TARGETS_CUT_OFF, f"target group {nodes.name}", cluster.name)
-    keeps = (
-        f"Target group {nodes.name} keeps connections to a node for {nodes.delay} s after it has "
-        "deregistered it"
-    )
+def _check_wait(nodes: NodeTargets, cluster: ClusterFacts) -> Iterator[Finding]:
+    """Check that an instance runs until the controller's target groups have drained it. An Auto
+    Scaling group waits for its own."""
     configuration = known(cluster.configuration)
     if nodes.delay and configuration is not None and not configuration.waits_for_targets:
-        yield about.warns(
-            f"{keeps}, and without `waitForTargets: true` in the Cluster manifest Leeway ends the "
-            "instance as soon as its pods are gone.",
+        yield _of_nodes(nodes, cluster.name).warns(
+            f"{_keeps(nodes)}, and without `waitForTargets: true` in the Cluster manifest Leeway "
+            "ends the instance as soon as its pods are gone.",
             shell("leeway", "get", f"cluster/{cluster.name}", "--cluster", cluster.name),
             "not awaited",
         )
-    if on_spot and nodes.delay > NODE_FITS:
-        yield about.warns(
-            f"{keeps}, and EC2 ends an interrupted Spot instance {NOTICE} s after its warning: no "
-            f"wait helps, only a delay of {NODE_FITS} s or less.",
+
+
+def _check_notice(nodes: NodeTargets, cluster: str) -> Iterator[Finding]:
+    """Check that target groups drain a Spot instance within the two minutes of its warning."""
+    if nodes.delay > NODE_FITS:
+        yield _of_nodes(nodes, cluster).warns(
+            f"{_keeps(nodes)}, and EC2 ends an interrupted Spot instance {NOTICE} s after its "
+            f"warning: no wait helps, only a delay of {NODE_FITS} s or less.",
             _shorten(nodes.group, NODE_FITS),
             "longer than the notice",
         )
+
+
+def _of_nodes(nodes: NodeTargets, cluster: str) -> About:
+    return About(reasons.TARGETS_CUT_OFF, f"target group {nodes.name}", cluster)
+
+
+def _keeps(nodes: NodeTargets) -> str:
+    return (
+        f"Target group {nodes.name} keeps connections to a node for {nodes.delay} s after it has "
+        "deregistered it"
+    )

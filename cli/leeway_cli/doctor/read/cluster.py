@@ -175,4 +175,5 @@ def _group(described: Mapping[str, Any], managed: str) -> GroupFacts:
         launch_configuration=described.get("LaunchConfigurationName", ""),
         suspended=frozenset(p["ProcessName"] for p in described.get("SuspendedProcesses", [])),
         capacity_rebalance=bool(described.get("CapacityRebalance", False)),
+        target_groups=tuple(described.get("TargetGroupARNs", ())),
     )

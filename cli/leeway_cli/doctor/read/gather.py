@@ -202,7 +202,11 @@ def _cluster(
     workloads = start(
         "the DaemonSets and Deployments", WARNS, lambda: kubernetes.workloads(connection.needed())
     )
-    targets = start("the targets of load balancers", WARNS, lambda: targets_of(connection.needed()))
+    targets = start(
+        "the targets of load balancers",
+        WARNS,
+        lambda: targets_of(connection.needed(), known(capacity.get()) or ()),
+    )
     roles = start(
         "the IAM roles of nodes",
         FAILS,

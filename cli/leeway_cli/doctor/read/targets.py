@@ -1,11 +1,12 @@
-"""Reads which target groups the AWS Load Balancer Controller fills with pods and with nodes.
+"""Reads which target groups have pods and nodes of a cluster as targets.
 
-Its TargetGroupBindings name a target group and a Service each. The pods are known by the templates
-of their workloads: one list for each kind, however many pods there are.
+The TargetGroupBindings of the AWS Load Balancer Controller name a target group and a Service each.
+The pods are known by the templates of their workloads: one list for each kind, however many pods
+there are.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -20,7 +21,7 @@ from msgspec import Struct, field
 from msgspec.json import Decoder
 
 from leeway_cli.doctor.checks.targets import INJECT
-from leeway_cli.doctor.facts import NodeTargets, PodTargets, TargetFacts
+from leeway_cli.doctor.facts import GroupFacts, NodeTargets, PodTargets, TargetFacts
 
 AT_ONCE = 4
 """Elastic Load Balancing throttles the whole account together."""
@@ -107,23 +108,27 @@ _NAMESPACES = Decoder(ObjectList[_Namespace])
 _KINDS = {"deployment": "deployments", "statefulset": "statefulsets", "daemonset": "daemonsets"}
 
 
-def targets_of(connection: Connection) -> TargetFacts:
-    """Read the target groups of a cluster; none if it does not run the controller."""
+def targets_of(connection: Connection, groups: Sequence[GroupFacts]) -> TargetFacts:
+    """Read the target groups of a cluster with these Auto Scaling groups."""
     bindings = _bindings(connection)
-    if not bindings:
-        return TargetFacts()
-    arns = sorted({one.spec.targetGroupARN for one in bindings})
+    attached = {arn for one in groups for arn in one.target_groups}
+    arns = sorted({one.spec.targetGroupARN for one in bindings} | attached)
     read = LoadBalancerTargets(partial(client, "elbv2")).deregistration_delay
     delays = dict(zip(arns, in_parallel(read, arns, AT_ONCE), strict=True))
     nodes = {one.spec.targetGroupARN for one in bindings if one.spec.targetType == "instance"}
     return TargetFacts(
         pods=tuple(_pods(connection, bindings, delays)),
-        nodes=tuple(
-            NodeTargets(arn, _seconds(delay))
-            for arn in sorted(nodes)
-            if (delay := delays[arn]) is not None
-        ),
+        nodes=tuple(_of_nodes(nodes, delays)),
+        attached=tuple(_of_nodes(attached - nodes, delays)),
     )
+
+
+def _of_nodes(
+    arns: Collection[str], delays: Mapping[str, timedelta | None]
+) -> Iterator[NodeTargets]:
+    for arn in sorted(arns):
+        if (delay := delays[arn]) is not None:
+            yield NodeTargets(arn, _seconds(delay))
 
 
 def _seconds(delay: timedelta) -> int:

@@ -55,7 +55,7 @@ export class Model {
     const recent = lines.findIndex((line) => line.at >= this.at - KEPT);
     this.log = recent < 0 ? [] : lines.slice(recent);
     this.prices = [...this.prices, ...(change.prices ?? [])].filter(([at]) => at >= this.at - KEPT);
-    return { nodes, come, gone, plan: change.plan !== undefined, log: change.log?.length ?? 0 };
+    return { nodes, come, gone, plan: change.plan !== undefined, log: Boolean(change.log?.length) };
   }
 }
 

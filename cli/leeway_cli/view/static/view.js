@@ -40,7 +40,7 @@ const totals = () => {
   text(by("more-price"), known ? `${month(sums.price)} a month${unknown}` : "no price is known");
   text(by("total-saving"), sums.saving === null ? "–" : sums.saving.toFixed(4));
   text(by("unit-saving"), sums.saving === null ? "" : "USD/h");
-  text(by("more-saving"), sums.saving === null ? "nothing is planned" : `${month(sums.saving)} a month${sums.complete ? "" : ", or more"}`);
+  text(by("more-saving"), sums.saving === null ? "nothing is planned" : `${month(sums.saving)} a month${sums.complete === false ? ", or more" : ""}`);
   const names = [...(model.podsOf.get("")?.keys() ?? [])];
   const more = names.length > 5 ? ` and ${names.length - 5} more` : "";
   by("waiting").hidden = !names.length;
@@ -116,19 +116,26 @@ const plan = () => {
   by("plan").replaceChildren(...(rows.length ? rows : [make("li", "", none)]));
 };
 
-// The newest decision comes first. `added` are new, the others stay.
-const log = (added) => {
-  const list = by("log");
-  if (added === undefined || !model.log.length) list.replaceChildren();
-  if (!model.log.length) list.append(make("li", "none", "No decision in the last hour, or no log of a deployment."));
-  else list.querySelector(".none")?.remove();
-  for (const line of model.log.slice(added === undefined ? 0 : -added || model.log.length)) {
-    const row = make("li", line.level.toLowerCase());
-    const head = [time(line.at), line.function, line.level, line.code, line.about].filter(Boolean);
-    row.append(make("small", "", head.join("  ")), make("span", "", line.message));
-    list.prepend(row);
+// The newest decision comes first. One that is repeated is one row.
+let logged; // how many lines are shown
+const log = () => {
+  const rows = new Map();
+  for (const line of model.log) {
+    const key = JSON.stringify([line.function, line.level, line.code, line.about, line.message]);
+    const { times = 0, since = line.at } = rows.get(key) ?? {};
+    rows.delete(key);
+    rows.set(key, { line, times: times + 1, since });
   }
-  while (list.children.length > Math.max(model.log.length, 1)) list.lastChild.remove();
+  const made = [...rows.values()].reverse().map(({ line, times, since }) => {
+    const row = make("li", line.level.toLowerCase());
+    const repeated = times > 1 && `${times} times since ${time(since)}`;
+    const head = [time(line.at), line.function, line.level, line.code, line.about, repeated].filter(Boolean);
+    row.append(make("small", "", head.join("  ")), make("span", "", line.message));
+    return row;
+  });
+  const none = make("li", "", "No decision in the last hour, or no log of a deployment.");
+  by("log").replaceChildren(...(made.length ? made : [none]));
+  logged = model.log.length;
 };
 
 const detail = () => {
@@ -217,8 +224,7 @@ const show = (touched) => {
   fates();
   drawPrices();
   if (!touched || touched.plan) plan();
-  const rows = by("log").querySelectorAll("li:not(.none)").length;
-  if (!touched || touched.log || rows !== model.log.length) log(touched?.log);
+  if (!touched || touched.log || logged !== model.log.length) log();
   problem();
   if (by("detail").open) detail();
   say(touched);
@@ -232,7 +238,7 @@ const together = (all) => ({
   come: all.flatMap((one) => one.come),
   gone: all.flatMap((one) => one.gone),
   plan: all.some((one) => one.plan),
-  log: all.reduce((sum, one) => sum + one.log, 0),
+  log: all.some((one) => one.log),
 });
 
 const follow = () => {

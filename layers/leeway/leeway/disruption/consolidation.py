@@ -178,7 +178,7 @@ class Replacements:
             if most[one.pool]:
                 found[(one.name,)] = [one]
         for alike, largest in (*_alike(candidates), *self._for_one_pool(candidates)):
-            own = _allowed(alike, most, in_all)[:largest]
+            own = may_go_together(alike, most, in_all)[:largest]
             for group in (own[:size] for size in GROUPS if size <= len(own)):
                 found[tuple(one.name for one in group)] = group
         return found.values()
@@ -392,7 +392,7 @@ class Replacements:
         )
 
 
-def _allowed(
+def may_go_together(
     nodes: Iterable[OwnNode], most: Mapping[str, int], in_all: int | None
 ) -> list[OwnNode]:
     """Return the first nodes that may go together."""

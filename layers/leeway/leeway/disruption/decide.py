@@ -1,13 +1,13 @@
 """Decides which nodes of a cluster are given back now. Pure: it reads a snapshot only."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 
 from leeway.disruption import reasons
-from leeway.disruption.consolidation import Consolidation, share_needs
+from leeway.disruption.consolidation import Consolidation, may_go_together, share_needs
 from leeway.disruption.drift import DRIFTS_AFTER
 from leeway.disruption.moves import Moving
 from leeway.disruption.protection import (
@@ -88,6 +88,7 @@ class _Run:
         self.kept: dict[str, Reason] = {}
         self._destinations: Counter[str] = Counter()
         self._emptied: list[OwnNode] = []
+        self._placed: Collection[str] = ()
         self._simulated = 0
 
     def hibernate(self) -> None:
@@ -162,7 +163,10 @@ class _Run:
             if one.name not in going and not self._goes_asleep(one)
         ]
         doubted = self._snapshot.doubted
-        for one in sorted(outdated, key=lambda o: (bool(o.pods), o.pool in doubted, o.created_at)):
+        outdated.sort(key=lambda one: (bool(one.pods), one.pool in doubted, one.created_at))
+        if not doubted:
+            self._place_together(outdated)
+        for one in outdated:
             rules = self._snapshot.rules[one.pool]
             if rules.deleted_at is not None:
                 reason = reasons.POOL_DELETED(node=one.name, pool=one.pool, at=rules.deleted_at)
@@ -176,6 +180,27 @@ class _Run:
                 drift = " ".join(one.drift)
                 reason = reasons.NODE_DRIFTED(node=one.name, pool=one.pool, drift=drift)
                 self._replace(one, Cause.DRIFTED, reason, in_place=True)
+
+    def _place_together(self, outdated: Iterable[OwnNode]) -> None:
+        """Simulate in one plan all drifted nodes that budgets let go: mostly all their pods have a
+        place, and no node needs a simulation of its own."""
+        drifted = [one for one in outdated if self._may_as_well_stay(one)]
+        most = {one.pool: self._allowances.left_in(one.pool, Cause.DRIFTED) for one in drifted}
+        going = may_go_together(drifted, most, self._allowances.left)
+        if len(going) < 2:
+            return
+        pods = frozenset(movable.pod.name for one in going for movable in one.pods)
+        plan = self._moving.without(going, launch=True, loose=pods, consolidates=False)
+        if pods.isdisjoint(each.pod for each in plan.unschedulable):
+            self._placed = {one.name for one in going}
+            for each in plan.existing:
+                self._destinations[each.node] += len(pods.intersection(each.pods))
+
+    def _may_as_well_stay(self, one: OwnNode) -> bool:
+        """Whether a node goes because it has drifted, and has pods that need another place."""
+        rules = self._snapshot.rules[one.pool]
+        drifts = pending_cause(one, self._snapshot) is Cause.DRIFTED
+        return drifts and bool(one.pods) and rules.replicas is None and rules.hibernates is None
 
     def _replace(self, one: OwnNode, cause: Cause, reason: Reason, in_place: bool) -> None:
         """Replace a node. `in_place`: if its pool is static, there is room for another node."""
@@ -203,6 +228,7 @@ class _Run:
         it has drifted, it may as well stay, and any node may need an instance of a pool in doubt.
         """
         drifts = cause is Cause.DRIFTED and bool(one.pods) and not in_place
+        drifts = drifts and one.name not in self._placed
         if self._snapshot.rules[one.pool].hibernates or not (
             drifts or self._is_doubtful(one, cause, in_place)
         ):

@@ -215,10 +215,12 @@ class _Scheduler:
     def _room(self, filters: _Filters, rows: Ints | None = None) -> Floats:
         """The number of pods that fit on some nodes, considering each node alone."""
         existing = self._existing
-        at = np.arange(len(existing.nodes)) if rows is None else rows
-        room = np.where(filters.admitted[at], existing.fitting(filters.size, at), 0)
+        at = slice(None) if rows is None else rows
+        room = np.where(filters.admitted[at], existing.fitting(filters.size, rows), 0)
         # One counter after another: minima along the last axis take several times as long.
         for column, counter in enumerate(filters.counted.tolist()):
+            if counter not in existing.limited:
+                continue
             spare = existing.limits[at, counter] - existing.counts[at, counter]
             np.minimum(room, np.where(filters.adds[at, column], spare, np.inf), out=room)
         for cap in filters.exclusions:
@@ -348,7 +350,9 @@ class _Scheduler:
             stuck = not growing
         if stuck:
             return np.ones(len(existing.nodes), dtype=bool)
-        return np.array([labels.get(topology) in growing for labels in existing.labels], dtype=bool)
+        able = [name in growing for name in existing.domain_names(topology)]
+        found: Bools = np.array([*able, False], dtype=bool)[existing.domains_of(topology)]
+        return found
 
     def _spreads(self, form: PodGroup, demand: Demand) -> Iterator[_Spread]:
         """The spreads of a form. A node that lacks the label of any of them is counted in none."""

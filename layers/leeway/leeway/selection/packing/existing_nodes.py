@@ -23,7 +23,8 @@ class ExistingNodes:
 
     `free` (N x R): free resources. `counts` (N x C): pods of each counter. `limits` (N x C):
     maximum of each counter that the pods on the node allow. `domain_limits`: the same maximum by
-    domain of a counter that is not by node (as numbered by `domains_of`). `planned` (N): whether
+    domain of a counter that is not by node (as numbered by `domains_of`). `limited`: the counters
+    with a maximum on any node. `planned` (N): whether
     the node is not launched yet. `rules`: those of the pods that run on each node. `before`: the
     counts of these alone.
     """
@@ -49,7 +50,11 @@ class ExistingNodes:
         n = len(nodes)
         self.counts = np.zeros((n, len(counters)))
         self.limits = np.full((n, len(counters)), np.inf)
+        self.limited: set[int] = set()
         self.domain_limits: dict[int, Floats] = {}
+        self._fitting: dict[bytes, tuple[int, Floats]] = {}
+        self._changed: list[int] = []  # the nodes whose free resources have changed, in order
+        self._names: dict[str, list[str]] = {}
         self._admitted: dict[object, Bools] = {}
         self._counting: dict[CountedNodes, Bools] = {}
         self._domains: dict[str, Ints] = {}
@@ -121,6 +126,7 @@ class ExistingNodes:
         for cap in rules.caps_on_node:
             if skews or not cap.skew:
                 self.limits[row, cap.counter] = min(cap.most, self.limits[row, cap.counter])
+                self.limited.add(cap.counter)
         for caps in (rules.caps_in_zone, rules.caps_by_label):
             for cap in caps:
                 if not cap.skew:
@@ -154,7 +160,10 @@ class ExistingNodes:
 
     def domain_names(self, topology: str) -> list[str]:
         """The domains of the nodes in a topology, in the order of their numbers."""
-        return sorted({value for labels in self.labels if (value := labels.get(topology))})
+        if topology not in self._names:
+            found = {value for labels in self.labels if (value := labels.get(topology))}
+            self._names[topology] = sorted(found)
+        return self._names[topology]
 
     @property
     def running(self) -> frozenset[int]:
@@ -208,7 +217,7 @@ class ExistingNodes:
         if zone is not None:
             eligible &= np.array([each == zone for each in self.zones], dtype=bool)
         room = self.fitting(size)
-        for counter in counted.keys() | caps.keys():
+        for counter in (counted.keys() & self.limited) | caps.keys():
             most = np.minimum(self.limits[:, counter], caps.get(counter, np.inf))
             adds = counted.get(counter, 0)
             if adds:
@@ -218,8 +227,22 @@ class ExistingNodes:
         found: Floats = np.where(eligible, np.maximum(room, 0), 0)
         return found
 
-    def fitting(self, size: Floats, rows: Ints | slice = slice(None)) -> Floats:
-        """How many times an amount (R) fits into the free resources of each node."""
+    def fitting(self, size: Floats, rows: Ints | None = None) -> Floats:
+        """How many times an amount (R) fits into the free resources of some nodes, or of each: N.
+        Those of each node are known for an amount, but for the nodes that have changed since."""
+        if rows is not None:
+            return self._fits(size, rows)
+        key = size.tobytes()
+        seen, known = self._fitting.get(key, (-1, None))
+        if known is None:
+            known = self._fits(size, slice(None))
+        elif changed := self._changed[seen:]:
+            stale = np.array(changed)
+            known[stale] = self._fits(size, stale)
+        self._fitting[key] = len(self._changed), known
+        return known.copy()
+
+    def _fits(self, size: Floats, rows: Ints | slice) -> Floats:
         free = self.free[rows]
         found: Floats = np.full(len(free), np.inf)
         for resource in np.flatnonzero(size > 0).tolist():
@@ -260,6 +283,7 @@ class ExistingNodes:
         limits later pods. `skews`: also their spreads by hostname."""
         for (group, pods), rules in zip(batch.parts, limiting, strict=True):
             self.free[row] -= len(units) * pods * self.amounts(group.spec.requests)
+            self._changed.append(row)
             self.counts[row, self.counted(group, row)] += len(units) * pods
             self._add_limits(row, rules, skews)
         self.placed.append((row, batch.having(units)))
@@ -281,6 +305,7 @@ class ExistingNodes:
 
     def restore(self, snapshot: Snapshot) -> None:
         """Undo all assignments since the snapshot, which may be restored again."""
+        self._fitting = {}
         self.free, self.counts, self.limits, self.domain_limits, self.placed = snapshot
         self.free, self.counts, self.limits, self.domain_limits, self.placed = self.snapshot()
 

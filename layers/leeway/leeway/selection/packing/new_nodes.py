@@ -258,9 +258,7 @@ def pack_new_nodes(
     while waiting:
         within = eligible & _within(classifier, limits)
         feasible = within & _with_room(classifier, limits)
-        pod_classes, lost = classifier.classify(
-            waiting, feasible, improvements is not None and outcome.few
-        )
+        pod_classes, lost = classifier.classify(waiting, feasible, improvements is not None)
         outcome.remaining += lost
         outcome.full |= any(classifier.allowed(batch, within).any() for batch in lost)
         outcome.limited |= any(classifier.allowed(batch, eligible).any() for batch in lost)

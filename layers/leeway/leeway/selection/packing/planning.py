@@ -283,8 +283,8 @@ class Draft:
             self._leave_out_unmet()
 
     def _leave_out_unmet(self) -> None:
-        """Remove the pods whose terms do not hold. The rest of a node may be launched as another
-        type, for which the terms have to hold too."""
+        """Remove the pods whose terms do not hold. What is left of a node may be launched as
+        another type, for which the terms have to hold too."""
         while reasons := self._unmet():
             self._leave_out(reasons)
 

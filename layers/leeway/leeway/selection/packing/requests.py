@@ -221,7 +221,8 @@ def first_offerings(nodes: Sequence[NewNode], classifier: Classifier) -> list[in
 def _usable(node: NewNode, feasible: Ints, supply: Supply) -> Ints:
     """The feasible offerings without reservations, which have room for so many nodes: each is
     launched into the planned one."""
-    return feasible[~supply.reserved[feasible] | (feasible == node.offering)]
+    found: Ints = feasible[~supply.reserved[feasible] | (feasible == node.offering)]
+    return found
 
 
 def _first(supply: Supply, usable: Ints) -> int:

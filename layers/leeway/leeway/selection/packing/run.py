@@ -26,7 +26,7 @@ from leeway.selection.packing.plan import (
     RESERVATIONS_FULL,
     TOPOLOGY_UNSATISFIABLE,
 )
-from leeway.selection.packing.pod_classes import Classifier
+from leeway.selection.packing.pod_classes import MAX_ONE_BY_ONE, Classifier
 from leeway.selection.packing.pod_groups import (
     PodBatch,
     PodGroup,
@@ -331,11 +331,17 @@ class PackingRun:
         if float(prices.sum()) < REPACK_FROM * done.bound or not self._search.proceed():
             return done.nodes
 
-        proceed, stranded = self._search.proceed, self._search.stranded
+        search = self._search
 
         def pack(batches: Sequence[PodBatch]) -> list[NewNode] | None:
             again = pack_new_nodes(
-                batches, self.classifier, eligible, self.limits, proceed, stranded=stranded
+                batches,
+                self.classifier,
+                eligible,
+                self.limits,
+                search.proceed,
+                search.improvements,
+                search.stranded,
             )
             return None if again.remaining else again.nodes
 
@@ -478,8 +484,8 @@ def limits_of(supply: Supply, nodes: Sequence[ExistingNode], planned: int) -> Li
     return Limits(budgets, free)
 
 
-SHARES = (0.15, 0.15)
-"""The share of the nodes that is packed again in each round."""
+SHARE = 0.15
+"""The share of the nodes that is packed again."""
 
 MIN_NODES = 12
 
@@ -489,16 +495,31 @@ type Pack = Callable[[Sequence[PodBatch]], list[NewNode] | None]
 
 def repack(nodes: list[NewNode], classifier: Classifier, pack: Pack) -> list[NewNode]:
     """Return nodes for the same pods that cost no more."""
-    for share in SHARES:
-        count = max(MIN_NODES, round(share * len(nodes)))
-        if count >= len(nodes):
-            return nodes
-        ranked = _ranked(nodes, classifier)
-        worst, kept = ranked[:count], ranked[count:]
+    count = max(MIN_NODES, round(SHARE * len(nodes)))
+    if count >= len(nodes):
+        return nodes
+    ranked = _ranked(nodes, classifier)
+    found = ranked[count:]
+    for worst in _parted(ranked[:count]):
         again = pack(_lots(worst))
         if again is not None and _price(again, classifier) < _price(worst, classifier) - 1e-9:
-            nodes = [*kept, *again]
-    return nodes
+            found += again
+        else:
+            found += worst
+    return found
+
+
+def _parted(nodes: Sequence[NewNode]) -> Iterator[list[NewNode]]:
+    """Yield the nodes in parts whose pods are packed one by one."""
+    part, held = list[NewNode](), 0
+    for node in nodes:
+        units = sum(len(units) for _, units in node.batches)
+        if part and held + units > MAX_ONE_BY_ONE:
+            yield part
+            part, held = [], 0
+        part.append(node)
+        held += units
+    yield part
 
 
 def _ranked(nodes: Sequence[NewNode], classifier: Classifier) -> list[NewNode]:

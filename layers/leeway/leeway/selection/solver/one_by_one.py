@@ -603,8 +603,10 @@ def _unconstrained(
     if patterns and _are_small(problem, whole_nodes):
         found, divisible = patterns()
         best, end = _nodes(inserter, found), max(bound, divisible)
-        if best.price <= NEAR_DIVISIBLE * end:
-            return best, end
+        if best.price > NEAR_DIVISIBLE * end and proceed():
+            other = _start(inserter, problem, proceed)
+            best, end = min(best, other, key=lambda nodes: nodes.price), bound
+        return best, end
     best, whole = _on_whole_nodes(inserter, problem, whole_nodes)
     if best.price > NEAR_ENOUGH * bound and proceed():
         other = _start(inserter, problem, proceed)

@@ -59,6 +59,10 @@ PODS_OF_ALL_ROUNDS = 250
 takes longer, and changes a smaller part of the plan."""
 
 
+SAME_PRICE = 1e-6
+"""The difference up to which two prices are equal, as a share of the lowest price."""
+
+
 @dataclass(frozen=True)
 class Solution:
     """Nodes that hold all pods of a problem. `bound` is in USD per hour, None if unknown."""
@@ -147,8 +151,19 @@ def _solve_few(problem: Problem, rounds: int, proceed: Proceed) -> Solution:
         rounds = round(rounds * min(1, PODS_OF_ALL_ROUNDS / pods))
     most = ROUNDS_FOR_A_POD * round(pods)
     bound, rounds = least(problem), min(rounds, most, max(FEW_ROUNDS, most // 2))
-    found = ruin_and_recreate(problem, rounds, bound, proceed, patterns)
+    found = ruin_and_recreate(problem, rounds, of_whole_nodes(problem, bound), proceed, patterns)
     return Solution(tuple(found), bound)
+
+
+def of_whole_nodes(problem: Problem, bound: float) -> float:
+    """Return a bound for whole nodes: if all prices are multiples of the lowest one, as those of
+    the types of one family are, so is the price of each plan."""
+    prices = problem.prices[problem.fits.any(axis=0)]
+    lowest = max(float(prices.min()), 1e-12)
+    times = prices / lowest
+    if np.abs(times - times.round()).max() > SAME_PRICE:
+        return bound
+    return lowest * float(np.ceil(bound / lowest - SAME_PRICE))
 
 
 def _patterns(problem: Problem, proceed: Proceed) -> tuple[Sequence[Pattern], float]:
