@@ -752,7 +752,9 @@ def test_a_node_that_has_gone_counts_in_no_status(buying: Buying, in_index: bool
     (launched,) = buying.run().launched
     instance = launched.instance.instance
     buying.wait_for_nodes()
-    assert buying.run().usage["web"].nodes == 1, "it starts"
+    starts = buying.run().usage
+    assert starts is not None
+    assert starts["web"].nodes == 1
     if in_index:
         buying.own[instance] = facts(instance)
     buying.time += timedelta(minutes=4)
