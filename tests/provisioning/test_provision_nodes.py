@@ -27,6 +27,7 @@ from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import Pod, Taint
 from leeway.selection.resources import Resources
 
+from tests.disruption.clusters import facts
 from tests.fakes.fleets import Shortage
 from tests.launch.launching import NOW
 from tests.launch.pools import ONE_POD_EACH, document, node_class, pods, pool
@@ -742,3 +743,22 @@ def test_a_node_of_a_group_that_has_been_not_ready_for_long_takes_no_pods(buying
     stranger = node("a", taints=(NOT_READY,))
     buying.states.state = replace(state, nodes=(stranger,), joined={"i-of-a-group": "a"})
     assert len(buying.run().launched) == 1
+
+
+@pytest.mark.parametrize("in_index", [True, False])
+def test_a_node_that_has_gone_counts_in_no_status(buying: Buying, in_index: bool) -> None:
+    """Its instance was launched a few minutes ago, and is no instance that will still join."""
+    buying.wait_for_nodes(*big_pods(1))
+    (launched,) = buying.run().launched
+    instance = launched.instance.instance
+    buying.wait_for_nodes()
+    starts = buying.run().usage
+    assert starts is not None
+    assert starts["web"].nodes == 1
+    if in_index:
+        buying.own[instance] = facts(instance)
+    buying.time += timedelta(minutes=4)
+    buying.states.state = replace(buying.states.state, read_at=buying.time)
+    report = buying.run()
+    assert report.usage == {}
+    assert report.spending[0].used == 0.0

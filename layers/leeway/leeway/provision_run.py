@@ -8,7 +8,7 @@ pods. A run that dies leaves its launch intents, and the next run completes them
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -266,6 +266,7 @@ class NodeProvisioning:
         self._store_sleeping(cluster, sleeping)
         returns = policy if blocked is None else replace(policy, dry_run=True)
         returned = self._return_capacity(read, returns, outcome, until)
+        coming = self._coming(read, pools)
         report = ProvisioningReport(
             cluster,
             why,
@@ -285,12 +286,14 @@ class NodeProvisioning:
             failures=(*unanswered, *bought.told.failures, *returned.failures),
             capped=any(one.code in BRAKES for one in outcome.reasons),
             spending=(
-                spending(read, pools, policy.usd_per_hour, outcome.launched) if has_pools else ()
+                spending(read, pools, coming, policy.usd_per_hour, outcome.launched)
+                if has_pools
+                else ()
             ),
             returned=returned,
             static_pools=bought.static.reached(outcome),
             late=bought.late,
-            usage=usage_of(read, pools),
+            usage=usage_of(read, coming),
             conflicts=conflicts,
             sleeping=sleeping,
         )
@@ -475,6 +478,19 @@ class NodeProvisioning:
         """The instances that take no pods."""
         return frozenset(read.demand.moving) | _unusable(read.state) | self._deleted(read)
 
+    def _coming(self, read: ClusterRead, pools: Sequence[Pool]) -> Sequence[ExistingNode]:
+        """The instances that will join. One whose Node has gone does not: the index is read only
+        if there is an instance without a Node. While the table does not answer, all count."""
+        state = read.state
+        coming = nodes_on_the_way(read.intents, state.joined, pools, read.catalog, state.read_at)
+        if not coming:
+            return ()
+        try:
+            ended = self._deps.returns.ended(read)
+        except API_ERRORS:
+            return coming
+        return [one for one in coming if one.name not in ended]
+
     def _deleted(self, read: ClusterRead) -> frozenset[str]:
         """The instances whose Nodes were deleted: they do not join again, so pods wait in vain for
         them. While the table does not answer, none."""
@@ -562,11 +578,9 @@ def _result(read: ClusterRead, has_pools: bool, policy: ClusterPolicy, bought: B
     )
 
 
-def usage_of(read: ClusterRead, pools: Sequence[Pool]) -> Mapping[str, PoolUsage]:
+def usage_of(read: ClusterRead, coming: Iterable[ExistingNode]) -> Mapping[str, PoolUsage]:
     """Return the nodes of pools as the run found them, with the instances that will join."""
     found: dict[str, PoolUsage] = {}
-    now = read.state.read_at
-    coming = nodes_on_the_way(read.intents, read.state.joined, pools, read.catalog, now)
     for joined, nodes in ((True, read.demand.nodes), (False, coming)):
         for one in nodes:
             before = found.get(one.pool, PoolUsage())

@@ -24,6 +24,7 @@ from leeway.disruption.snapshot import (
     OwnNode,
     ReturnDecision,
     Snapshot,
+    ended,
     is_marked,
     own_instances,
     snapshot_of,
@@ -215,6 +216,15 @@ class ReturnCapacity:
             for instance, facts in sorted(own.items())
             if instance not in joined
         )
+
+    def ended(self, read: ClusterRead) -> frozenset[str]:
+        """The launched instances that have no Node any more, and do not join again.
+
+        Raises:
+            CloudUnavailable, CloudRefused: the table failed.
+        """
+        index = facts_in(self._deps.table, read.cluster)
+        return frozenset(ended(read.intents, index, read.state.read_at)) - read.state.joined.keys()
 
     def _open(self, cluster: str) -> tuple[Retirement, ...]:
         """Read the open retirements; reconcile reports those that are unreadable."""

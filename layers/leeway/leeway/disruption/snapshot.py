@@ -254,7 +254,7 @@ def snapshot_of(
     names = {one.name for one in own_nodes}
     moving = {m.pod.name for one in own_nodes if one.going for m in one.pods}
     now = read.state.read_at
-    absent = () if index is None else _ended(read.intents, index, now)
+    absent = () if index is None else ended(read.intents, index, now)
     known = read.state.joined.keys() | set(absent)
     coming = nodes_on_the_way(read.intents, known, pools, read.catalog, now)
     doubted = doubted_pools(records, read.intents, known, now)
@@ -314,7 +314,7 @@ INDEXED_WITHIN = timedelta(minutes=3)
 """How long after its launch an instance is in the index: `reconcile` looks each minute."""
 
 
-def _ended(
+def ended(
     intents: Iterable[LaunchIntent], index: Mapping[str, InstanceFacts], now: datetime
 ) -> Iterator[str]:
     """Yield the launched instances that have ended, or whose Nodes were deleted, if they have no

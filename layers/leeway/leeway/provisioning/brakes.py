@@ -13,7 +13,6 @@ from leeway.launch.intent import (
     LaunchIntent,
     LaunchOutcome,
     PodWithoutNode,
-    nodes_on_the_way,
 )
 from leeway.launch.prices import PriceCeiling, Prices, SpendingLimit
 from leeway.provisioning.cluster_state import CORDONED, ClusterState
@@ -84,13 +83,16 @@ def price_ceiling(
 
 
 def spending(
-    read: ClusterRead, pools: Sequence[NodePool], most: float, launched: Iterable[LaunchedNode]
+    read: ClusterRead,
+    pools: Sequence[NodePool],
+    coming: Sequence[ExistingNode],
+    most: float,
+    launched: Iterable[LaunchedNode],
 ) -> tuple[SpendingLimit, ...]:
     """Return what the nodes of pools cost after a run, and the limits: first `most` of the cluster,
-    in USD per hour."""
+    in USD per hour. `coming` are the nodes that have not joined."""
     prices, state = Prices(read.catalog), read.state
     ceiling = price_ceiling(most, read.demand, read.requests, state, read.intents, prices)
-    coming = nodes_on_the_way(read.intents, state.joined, pools, read.catalog, state.read_at)
     nodes = [*read.demand.nodes, *coming]
     added: dict[str, float] = defaultdict(float)
     for one in launched:
