@@ -2,19 +2,31 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from leeway.aws.table import DynamoTable
+from leeway.disruption.rules import Budget, ReturnRules
+from leeway.execution.attempt import Phase
 from leeway.manifests.configuration import StoredManifests
+from leeway.policy.rules import ClusterPolicy
+from leeway.provisioning.cluster_state import ClusterState
+from leeway.retirement.record import RETIREMENT
 from leeway_cli import main
+from leeway_cli.explain.capacity import Capacity, read_records
+from leeway_cli.stack import DEFAULT_STACK
 
 from tests.aws.stored import TABLE, manifest
 from tests.aws.test_target_contract import balanced
+from tests.disruption.snapshots import own_node, snapshot
+from tests.retirement.retirements import interrupted
 from tests.sandbox.aws.started import Sandbox
 
+MINUTE = timedelta(minutes=1)
 EVENT = Path(__file__).parents[2] / "events" / "rebalance-recommendation.json"
 
 type Explain = Callable[..., tuple[dict[str, Any], str]]
@@ -153,3 +165,18 @@ def test_the_plan_names_the_target_groups_that_have_the_instance(
     plan, warned = explain()
     assert any("targets of load balancers are not known" in one for one in plan["remarks"])
     assert warned == ""
+
+
+def test_a_node_whose_return_was_declined_stays_as_provision_nodes_decides(aws: Sandbox) -> None:
+    now = datetime.now(UTC)  # the table forgets old retirements
+    changes = {"version": 1, "answer": None, "ended_at": now - MINUTE}
+    declined = interrupted(Phase.FINISHED).model_copy(update=changes)
+    DynamoTable(partial(aws.client, "dynamodb"), TABLE).put(RETIREMENT, declined)
+    stored = read_records("prod", DEFAULT_STACK, ClusterPolicy(), ClusterState(now))
+    rules = ReturnRules(budgets=(Budget("1"),))
+    first = replace(own_node("a"), instance=declined.instance)
+    given = replace(snapshot(first, own_node("b"), rules=rules), now=now)
+    decided, decision = Capacity(given, (), {}, stored.declined_until).decide()
+    assert [one.nodes for one in decision.returns] == [("b",)]
+    assert decision.kept["a"].code == "NodeWasKept"
+    assert decided.declined == {"a": now + 9 * MINUTE}

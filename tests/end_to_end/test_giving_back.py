@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from leeway.aws.table import DynamoTable
-from leeway.disruption.return_capacity import TRIED_AGAIN_AFTER
+from leeway.disruption.decide import TRIED_AGAIN_AFTER
 from leeway.execution.retrying import Conflicts
 from leeway.hibernation import SLEEPING, SleepingPools, woken
 from leeway.manifests.node_pool import SCHEDULE

@@ -44,7 +44,7 @@ def seen(given: Snapshot = CLUSTER, *admissions: Admission, plan: bool = True) -
     course = follow(given, decide_returns(given)) if plan else None
     records = Records(admissions={one.facts.instance: one for one in admissions})
     rows = rows_of(given.own, (), course, records, NOW)
-    return Seen(Capacity(given, (), {}), course, rows)
+    return Seen(Capacity(given, (), {}, lambda _: None), course, rows)
 
 
 def test_a_picture_has_nodes_pods_prices_and_the_plan_with_its_reasons() -> None:

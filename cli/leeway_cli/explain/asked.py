@@ -166,7 +166,6 @@ def explain_cluster(
     leeway explain cluster --cluster prod
     leeway explain cluster -f pools.yaml --nodes cluster.json --sandbox -o json
     """
-    from leeway.disruption.decide import decide_returns
     from leeway.disruption.explain import explain_cluster as explain
 
     from leeway_cli.explain.capacity import Source, read_capacity, time_limit
@@ -174,8 +173,8 @@ def explain_cluster(
 
     source = Source(files or (), nodes or (), cluster, kubeconfig, context, sandbox, region, stack)
     read = read_capacity(source)
-    decision = decide_returns(read.snapshot)
-    found = explain(read.snapshot, decision, read.foreign, read.sizes, time_limit())
+    snapshot, decision = read.decide()
+    found = explain(snapshot, decision, read.foreign, read.sizes, time_limit())
     if output is Format.JSON:
         print_json(cluster_as_data(found, cluster, read.snapshot.now))
     else:
@@ -211,7 +210,6 @@ def explain_node(
     leeway explain node ip-10-0-0-1.ec2.internal --cluster prod
     leeway explain node i-0123456789abcdef0 -f pools.yaml -o json
     """
-    from leeway.disruption.decide import decide_returns
     from leeway.disruption.explain import explain_node as explain
 
     from leeway_cli.explain.capacity import Source, read_capacity, time_limit
@@ -221,8 +219,8 @@ def explain_node(
     source = Source(files or (), nodes or (), cluster, kubeconfig, context, sandbox, region, stack)
     read = read_capacity(source)
     name = _found(given, read)
-    decision = decide_returns(read.snapshot)
-    found = explain(name, read.snapshot, decision, read.foreign, time_limit())
+    snapshot, decision = read.decide()
+    found = explain(name, snapshot, decision, read.foreign, time_limit())
     if output is Format.JSON:
         print_json(node_as_data(found))
     else:

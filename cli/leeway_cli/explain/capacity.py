@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from leeway.clock import SystemClock
 from leeway.disruption.current_launches import CurrentLaunches
+from leeway.disruption.decide import decide_without_declined, stays_until
 from leeway.disruption.drift import CurrentLaunch
 from leeway.disruption.explain import ForeignNode, GroupSize
-from leeway.disruption.snapshot import Snapshot, own_instances, snapshot_of
+from leeway.disruption.snapshot import ReturnDecision, Snapshot, own_instances, snapshot_of
 from leeway.durations import render_duration
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind, owner_of
@@ -60,12 +61,14 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class StoredRecords:
     """The instances with an open retirement, how many more may begin now (None if it is not known),
-    when pools were deleted, and the records of pools whose instances did not join."""
+    when pools were deleted, the records of pools whose instances did not join, and until when an
+    instance stays because its retirement was declined."""
 
     retiring: frozenset[str] = frozenset()
     most: int | None = None
     deleted: Mapping[str, datetime] = field(default_factory=dict)
     pools: tuple[PoolRecord, ...] = ()
+    declined_until: Callable[[str], datetime | None] = lambda _: None
 
 
 def read_records(
@@ -93,7 +96,13 @@ def read_records(
     ready = sum(one.ready for one in state.details.values())
     most = ledger.left(ready, policy.churn, state.read_at)
     retiring = frozenset(one.instance for one in found)
-    return StoredRecords(retiring, most, deleted, pools)
+
+    def declined_until(instance: str) -> datetime | None:
+        with aws_errors(deployment.where):
+            last = stored.get(RETIREMENT, cluster=name, instance=instance)
+        return stays_until(last, state.read_at)
+
+    return StoredRecords(retiring, most, deleted, pools, declined_until)
 
 
 _NODE_GROUP = "eks.amazonaws.com/nodegroup"
@@ -213,11 +222,22 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The snapshot of a cluster, the nodes of other owners, and the sizes of their groups."""
+    """The snapshot of a cluster, the nodes of other owners, and the sizes of their groups.
+    `declined_until` says of an instance until when it stays because its retirement was declined.
+    """
 
     snapshot: Snapshot
     foreign: tuple[ForeignNode, ...]
     sizes: Mapping[str, GroupSize]
+    declined_until: Callable[[str], datetime | None]
+
+    def decide(self) -> tuple[Snapshot, ReturnDecision]:
+        """Decide what is given back now, as Leeway does.
+
+        Raises:
+            CannotBeDoneError: the table cannot be read.
+        """
+        return decide_without_declined(self.snapshot, self.declined_until)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -427,7 +447,7 @@ def _capacity(
         for one in snapshot(everything, known).own
         if one.name not in own
     )
-    return Capacity(made, foreign, sizes)
+    return Capacity(made, foreign, sizes, stored.declined_until)
 
 
 def _with_all_nodes(

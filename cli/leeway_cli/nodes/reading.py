@@ -4,7 +4,6 @@ import time
 from dataclasses import dataclass
 
 from leeway.admission.record import ADMISSION, Admission
-from leeway.disruption.decide import decide_returns
 from leeway.disruption.explain import as_kept
 from leeway.disruption.follow import Course, follow
 from leeway.provisioning.cluster_state import ClusterStates
@@ -83,8 +82,8 @@ class NodeReading:
 
 def _planned(read: Capacity) -> Course:
     """Decide what is given back, and simulate what follows, as `leeway explain cluster` does."""
-    decision = decide_returns(read.snapshot)
-    return follow(as_kept(read.snapshot, read.foreign), decision, time_limit(PLANNED_SECONDS))
+    snapshot, decision = read.decide()
+    return follow(as_kept(snapshot, read.foreign), decision, time_limit(PLANNED_SECONDS))
 
 
 def _records(source: Source) -> Records:

@@ -1,9 +1,9 @@
 """Decides which nodes of a cluster are given back now. Pure: it reads a snapshot only."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 
 from leeway.disruption import reasons
@@ -24,8 +24,13 @@ from leeway.disruption.rules import Cause
 from leeway.disruption.snapshot import NodeReturn, OwnNode, ReturnDecision, Snapshot
 from leeway.disruption.static_pools import StaticPools
 from leeway.reasons import Reason
+from leeway.retirement.record import Retirement
 from leeway.selection.labels import SPOT
 from leeway.selection.resources import printed
+
+TRIED_AGAIN_AFTER = timedelta(minutes=10)
+"""How long after a retirement that was declined its node is not given back again: what kept it is
+likely to keep it still. Meanwhile others go."""
 
 MOST_SIMULATED = 20
 """Outdated nodes whose pods' destinations are simulated in one run."""
@@ -68,6 +73,35 @@ def decide_returns(snapshot: Snapshot) -> ReturnDecision:
     kept = {name: why for name, why in run.kept.items() if name not in returned}
     due_at = min(run.due, default=None)
     return ReturnDecision(tuple(run.returns), tuple(run.waiting), due_at, kept)
+
+
+def decide_without_declined(
+    snapshot: Snapshot, declined_until: Callable[[str], datetime | None]
+) -> tuple[Snapshot, ReturnDecision]:
+    """Decide, and decide again without the nodes whose retirement was declined shortly before, so
+    that they do not use the budgets of others, until none of them is left; return the last snapshot
+    too. `declined_until` says of an instance until when it stays, None if nothing was declined; it
+    is asked about nodes that would go."""
+    while True:
+        decision = decide_returns(snapshot)
+        going = {name for one in decision.returns for name in one.nodes} - snapshot.declined.keys()
+        declined = {
+            one.name: until
+            for one in snapshot.own
+            if one.name in going and (until := declined_until(one.instance)) is not None
+        }
+        if not declined:
+            return snapshot, decision
+        snapshot = replace(snapshot, declined={**snapshot.declined, **declined})
+
+
+def stays_until(stored: Retirement | None, now: datetime) -> datetime | None:
+    """Return until when a node stays because its last retirement was declined; None if it was not,
+    or that time is over."""
+    if stored is None or stored.ended_at is None or not stored.had_no_effect:
+        return None
+    until = stored.ended_at + TRIED_AGAIN_AFTER
+    return until if until > now else None
 
 
 class _Run:

@@ -40,11 +40,17 @@ def may_be_forced(one: OwnNode, snapshot: Snapshot, why: Cause | None = None) ->
     pod, keeps it until it expires. `why`: it would go for this cause, not for the pending one.
     Sources: Karpenter documentation, "TerminationGracePeriod" and "Node-Level Controls"."""
     rules = snapshot.rules.get(one.pool)
-    if rules is None or one.going or one.name in snapshot.declined:
+    if rules is None or one.going or _kept_until(one, snapshot) is not None:
         return False
     cause = why or pending_cause(one, snapshot)
     kept = one.protected and cause in {Cause.DRIFTED, Cause.SCALED_DOWN}
     return rules.is_forced(cause) and not kept
+
+
+def _kept_until(one: OwnNode, snapshot: Snapshot) -> datetime | None:
+    """Until when a node stays because its last return was declined; None if it may go."""
+    until = snapshot.declined.get(one.name)
+    return until if until is not None and until > snapshot.now else None
 
 
 def why_not_consolidated(one: OwnNode, snapshot: Snapshot) -> Reason | None:
@@ -68,7 +74,7 @@ def protections(one: OwnNode, snapshot: Snapshot) -> Iterator[Blocker]:
         yield Blocker(reason, rules.drained_from)
     if one.going:
         yield Blocker(reasons.NODE_GOES_ALREADY(node=one.name))
-    if until := snapshot.declined.get(one.name):
+    if until := _kept_until(one, snapshot):
         yield Blocker(reasons.NODE_WAS_KEPT(node=one.name, until=until), until)
     if one.protected:
         yield Blocker(reasons.NODE_IS_PROTECTED(node=one.name, annotation=DO_NOT_DISRUPT))

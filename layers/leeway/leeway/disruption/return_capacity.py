@@ -15,7 +15,7 @@ from leeway.catalog.unavailable import UnavailableOfferings
 from leeway.clock import Clock
 from leeway.disruption import reasons
 from leeway.disruption.current_launches import CurrentLaunches
-from leeway.disruption.decide import decide_returns
+from leeway.disruption.decide import decide_without_declined, stays_until
 from leeway.disruption.drift import CurrentLaunch
 from leeway.disruption.protection import may_move
 from leeway.disruption.rules import DELETED_POOLS_STAY_FOR, OUTDATED, Cause, ReturnRules
@@ -66,10 +66,6 @@ class Dependencies:
 
 WATCHED = Record(WatchedNodes, "PROVISIONING#{cluster}", "WATCHED", packed=(encode, decode))
 """The last writer wins: one queue group has all runs for a cluster."""
-
-TRIED_AGAIN_AFTER = timedelta(minutes=10)
-"""How long after a retirement that was declined its node is not given back again: what kept it is
-likely to keep it still. Meanwhile others go."""
 
 START_AGAIN_AFTER = timedelta(minutes=1)
 """How long after its record is written a retirement that shows no progress is started again."""
@@ -138,24 +134,19 @@ class ReturnCapacity:
     def _decide(
         self, snapshot: Snapshot, own: Mapping[str, InstanceFacts], now: datetime
     ) -> tuple[Snapshot, ReturnDecision]:
-        """Decide again without the nodes that were declined shortly before, so that they do not use
-        the budgets of others, until none of them is left."""
-        facts = {one.name: own[one.instance] for one in snapshot.own}
         self._declined = {instance: at for instance, at in self._declined.items() if at > now}
-        while True:
-            declined = {
-                name: self._declined[one.instance]
-                for name, one in facts.items()
-                if one.instance in self._declined
-            }
-            snapshot = replace(snapshot, declined=declined)
-            decision = decide_returns(snapshot)
-            names = {name for one in decision.returns for name in one.nodes}
-            found = {facts[name].instance: self._declined_until(facts[name], now) for name in names}
-            new = {instance: until for instance, until in found.items() if until is not None}
-            if not new:
-                return snapshot, decision
-            self._declined |= new
+        known = {
+            one.name: self._declined[one.instance]
+            for one in snapshot.own
+            if one.instance in self._declined
+        }
+        snapshot, decision = decide_without_declined(
+            replace(snapshot, declined=known),
+            lambda instance: stays_until(self._retirement(own[instance]), now),
+        )
+        instances = {one.name: one.instance for one in snapshot.own}
+        self._declined |= {instances[name]: until for name, until in snapshot.declined.items()}
+        return snapshot, decision
 
     def _store(self, cluster: str, before: WatchedNodes | None, watched: WatchedNodes) -> None:
         if not watched.is_stored_by(before):
@@ -343,14 +334,6 @@ class ReturnCapacity:
 
     def _retirement(self, facts: InstanceFacts) -> Retirement | None:
         return self._deps.table.get(RETIREMENT, cluster=facts.cluster, instance=facts.instance)
-
-    def _declined_until(self, facts: InstanceFacts, now: datetime) -> datetime | None:
-        """Return until when a node stays because its retirement was declined; None if none was."""
-        stored = self._retirement(facts)
-        if stored is None or stored.ended_at is None or not stored.had_no_effect:
-            return None
-        until = stored.ended_at + TRIED_AGAIN_AFTER
-        return until if until > now else None
 
     def _begin(
         self, one: OwnNode, facts: InstanceFacts, ruling: Ruling, terms: ReturnTerms, now: datetime
