@@ -25,7 +25,14 @@ from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import Node
 
 from tests.end_to_end.conftest import deployment
-from tests.end_to_end.environment import PATIENCE, Entry, Journal, events_about, run_reconcile
+from tests.end_to_end.environment import (
+    PATIENCE,
+    Entry,
+    Journal,
+    events_about,
+    run_reconcile,
+    until,
+)
 from tests.end_to_end.provisioning import (
     CLUSTER,
     instances,
@@ -202,12 +209,13 @@ def test_a_pod_that_comes_between_the_decision_and_the_cordon_keeps_its_node(
     ((instance, node),) = world.nodes("raced").items()
     since = time.time()
     world.scale("raced", 0)
-    slow_cordon = {"verb": "patch", "resource": "nodes", "latency": 2.5}
-    world.sandbox.faults("kubernetes", [slow_cordon])
+    no_cordon = {"verb": "patch", "resource": "nodes", "status": 503}
+    world.sandbox.faults("kubernetes", [no_cordon])
     world.runs_until(lambda: any(node in one for one in _told(world.since(since))))
     world.scale("raced", 1)
-    outcome = world.runs_until(lambda: world.outcome(instance, since))
+    until(lambda: list(world.running("raced").values()) == [node])
     world.sandbox.faults("kubernetes", [])
+    outcome = world.runs_until(lambda: world.outcome(instance, since))
     assert (outcome["result"], outcome["terminated"]) == ("declined", False)
     assert "NodeKept" in str(outcome)
     seen = world.since(since)
