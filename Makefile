@@ -22,28 +22,20 @@ setup: .venv/.ready ## create .venv with all dependencies and .venv/bin/leeway
 demo: setup ## send a storm of Spot interruptions to a sandbox and report the result
 	$(BIN)/leeway demo
 
-# Six test files run concurrently, because most of them wait; WORKERS=0: one. End-to-end tests wait
-# most: unit tests use the processors meanwhile, in a session of their own and with a lower priority,
-# so that they take no time from a deadline. What they print comes last. Storms of fifty come after
-# the other end-to-end tests.
+# Six test files run concurrently, because most of them wait; WORKERS=0: one. End-to-end tests have a
+# session of their own, and storms of fifty another one: beside others they wait for processors.
 WORKERS ?= 6
 BY_FILE := --dist loadfile --no-loadscope-reorder
 ALONE := tests/end_to_end/test_storms_with_faults.py
-BESIDE := nice -n 10
 
 test: setup ## run the tests (sam-test runs those of SAM)
 # One process rewrites the assertions of the modules; otherwise each worker would do it at its start.
 	@env -u LEEWAY_TALLY $(BIN)/python -m pytest --collect-only -q >/dev/null || true
 # Each run has temporary files of its own: two that remove old ones at the same time fail.
-# With job control a command in the background heeds SIGINT, as those of the tests have to.
-	@own=$$(mktemp -d) failed=0; set -m; \
-	PYTEST_DEBUG_TEMPROOT=$$own $(BESIDE) $(BIN)/python -m pytest -n $(WORKERS) $(BY_FILE) \
-		--ignore=tests/end_to_end >$$own/log 2>&1 & \
-	unit=$$!; set +m; \
-	trap 'kill -- -$$unit 2>/dev/null || true; cat $$own/log; rm -rf $$own' EXIT; trap 'exit 130' INT TERM; \
+	@own=$$(mktemp -d) failed=0; trap 'rm -rf $$own' EXIT; export PYTEST_DEBUG_TEMPROOT=$$own; \
+	$(BIN)/python -m pytest -n $(WORKERS) $(BY_FILE) --ignore=tests/end_to_end || failed=1; \
 	$(BIN)/python -m pytest -n $(WORKERS) $(BY_FILE) $(ALONE:%=--ignore=%) tests/end_to_end || failed=1; \
 	$(BIN)/python -m pytest $(ALONE) || failed=1; \
-	wait $$unit || failed=1; \
 	exit $$failed
 
 hunt: setup ## draw new examples for the property tests (test draws the same ones each time)
