@@ -140,7 +140,7 @@ def _start(folder: Path, stack: ExitStack) -> Bench:
         children[name] = Child.start("leeway_sandbox.kubernetes", arguments, folder / f"{name}.log")
         stack.callback(children[name].stop)
     dynamodb = _table(str(aws.ready(START_TIMEOUT)["url"]))
-    connections = {}
+    connections: dict[str, Connection] = {}
     for name, child in children.items():
         ready = child.ready(START_TIMEOUT)
         config = folder / f"{name}.yaml"

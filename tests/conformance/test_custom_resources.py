@@ -17,6 +17,7 @@ import httpx2
 import pytest
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.custom_resources import HttpClusterApi
+from leeway.kubernetes.kubeconfig import KubeconfigConnection
 from leeway.kubernetes.manifest_watches import HttpManifestWatches
 from leeway.manifests.reading import KINDS
 from leeway.manifests.status import NODE_CLASS, ManifestEvent, ReadObject, plan_statuses
@@ -51,7 +52,7 @@ STRICT = {"fieldManager": "leeway-conformance", "fieldValidation": "Strict"}
 @pytest.fixture(scope="module")
 def api(real: RealCluster) -> Iterator[httpx2.Client]:
     """The API of the cluster with the CRDs, as its admin."""
-    with closing(Connection(read_config(real.kubeconfig, real.context))) as connection:
+    with closing(KubeconfigConnection(read_config(real.kubeconfig, real.context))) as connection:
         http, names = connection.plain, [crd_name(kind) for kind in defined_kinds()]
         taken = [name for name in names if http.get(f"{CRDS}/{name}").status_code == 200]
         if taken:
@@ -176,7 +177,7 @@ def test_a_pool_has_defaults_a_generation_a_status_and_columns(api: httpx2.Clien
 @pytest.fixture
 def connection(real: RealCluster) -> Iterator[Connection]:
     """The cluster for adapters."""
-    with closing(Connection(read_config(real.kubeconfig, real.context))) as opened:
+    with closing(KubeconfigConnection(read_config(real.kubeconfig, real.context))) as opened:
         yield opened
 
 

@@ -7,9 +7,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from leeway.clock import SystemClock
-from leeway.kubernetes.connection import Connection
+from leeway.kubernetes import objects
+from leeway.kubernetes.kubeconfig import KubeconfigConnection
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 from leeway.kubernetes.pod_events import HttpPodEvents
 from leeway.kubernetes.translate import to_pod
@@ -39,7 +41,7 @@ FINALIZER = "sandbox.leeway.sh/conformance"
 @pytest.fixture
 def cluster(env: Conformance) -> Iterator[LightkubeCluster]:
     """The adapter, with the rights of the kubeconfig."""
-    with closing(LightkubeCluster(Connection(env.config), SystemClock())) as cluster:
+    with closing(LightkubeCluster(KubeconfigConnection(env.config), SystemClock())) as cluster:
         yield cluster
 
 
@@ -89,7 +91,7 @@ def test_an_event_in_a_namespace_that_terminates_is_dropped(env: Conformance) ->
         with pytest.raises(ApiError) as refused:
             env.kube.create(ConfigMap(metadata=ObjectMeta(name="late", namespace=name)))
         assert refused.value.status.code == 403
-        with closing(Connection(env.config)) as connection:
+        with closing(KubeconfigConnection(env.config)) as connection:
             HttpPodEvents(connection).write(PodEvent("x.1", name, "x", "u", "NoNodePool", "no"))
     finally:
         env.kube.patch(ConfigMap, "kept", {"metadata": {"finalizers": None}}, namespace=name)
@@ -142,7 +144,8 @@ def allowed(env: Conformance, name: str) -> int:
 
 def pods_of(env: Conformance, app: str) -> list[Pod]:
     return [
-        to_pod(p) for p in env.kube.list(PodObject, namespace=env.namespace, labels={"app": app})
+        to_pod(msgspec.convert(one.to_dict(), objects.Pod))
+        for one in env.kube.list(PodObject, namespace=env.namespace, labels={"app": app})
     ]
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from leeway.aws.table import DynamoTable
 from leeway.kubernetes.connection import Connection
+from leeway.kubernetes.kubeconfig import KubeconfigConnection
 from leeway.manifests.in_cluster import HOME, Home, ManifestHome, home_of
 from leeway.switched import SWITCH, Buyer, Switch, switch_of
 from leeway_cli.adopt.settings.objects import KubernetesObjects
@@ -176,7 +177,7 @@ class Switched:
 @pytest.fixture
 def cluster(real: RealCluster) -> Iterator[Switched]:
     """A cluster with a node of Karpenter and one of Leeway; what it had stays."""
-    with closing(Connection(read_config(real.kubeconfig, real.context))) as connection:
+    with closing(KubeconfigConnection(read_config(real.kubeconfig, real.context))) as connection:
         http, made = connection.plain, list[str]()
         if http.get(DEPLOYMENT).status_code == 200:
             pytest.skip("the cluster has a Deployment kube-system/karpenter")

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from leeway.clock import SystemClock
 from leeway.kubernetes.budgets import selects
 from leeway.kubernetes.cluster_states import PATHS, KeptKind
-from leeway.kubernetes.decoders import NODES
-from leeway.kubernetes.list_watch import ObjectList, read_json
+from leeway.kubernetes.list_watch import ObjectList, WatchEvent, read_json
+from leeway.kubernetes.objects import NODES, Budget, Node, Pod
 from leeway.kubernetes.translate import cordoned, released, to_node, to_pod
 from leeway.kubernetes.unscheduled_pods import change_of
 from leeway.provisioning.kept_objects import KeptObjects
@@ -28,9 +28,6 @@ from leeway_cli.rehearse.cluster import Pace
 from leeway_cli.rehearse.read import read_objects
 from leeway_sandbox.kubernetes import schema
 from leeway_sandbox.kubernetes.registry import KINDS
-from lightkube.core.decoders import WatchEvent
-from lightkube.resources.core_v1 import Node, Pod
-from lightkube.resources.policy_v1 import PodDisruptionBudget
 
 from tests.provisioning import cluster_documents as documents
 from tests.wrong_shapes import Path, replaced
@@ -142,7 +139,7 @@ def readings(cluster: list[tuple[str, dict[str, Any]]]) -> dict[str, object]:
             node = msgspec.json.decode(content, type=Node)
             found[name] = to_node(node), cordoned(node, None), released(node, None)
         elif kind == "PodDisruptionBudget":
-            budget = msgspec.json.decode(content, type=PodDisruptionBudget)
+            budget = msgspec.json.decode(content, type=Budget)
             assert budget.spec is not None
             found[name] = selects(budget.spec.selector, {"app": "web"})
     state = kept.state(NOW)

@@ -34,10 +34,10 @@ FEATURES = [
     ("function", "expected"),
     [
         ("receive_notice", "leeway.admission leeway.interruption"),
-        ("retire_node", "leeway.kubernetes lightkube"),
-        ("admit_node", "leeway.admission leeway.kubernetes lightkube"),
-        ("keep_headroom", "leeway.kubernetes lightkube"),
-        ("watch_pods", "leeway.kubernetes leeway.pod_watch lightkube"),
+        ("retire_node", "leeway.kubernetes"),
+        ("admit_node", "leeway.admission leeway.kubernetes"),
+        ("keep_headroom", "leeway.kubernetes"),
+        ("watch_pods", "leeway.kubernetes leeway.pod_watch"),
         ("refresh_catalog", ""),
     ],
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from leeway.headroom.pause_pods import IMAGE
 from leeway.headroom.pause_pods import NAMESPACE as HEADROOM_NAMESPACE
 from leeway.instances.owners import OWNER_TAG, POOL_TAG
-from leeway.kubernetes.connection import Connection
+from leeway.kubernetes.kubeconfig import KubeconfigConnection
 from leeway.launch.node_settings import CLUSTER_TAG
 from leeway.manifests.configuration import StoredManifest
 from leeway.selection.labels import OS
@@ -88,7 +88,7 @@ class World:
 
     cluster: str
     stack: Stack
-    connection: Connection
+    connection: KubeconfigConnection
     ec2: Any
     fis: Any
     node_class: Mapping[str, Any]

@@ -318,9 +318,8 @@ def _read_pod(connection: "Connection", name: str) -> "dict[str, Any]":
         CannotBeDoneError: there is no such pod.
         ClusterUnavailable, ClusterRefused: the API server did not answer, or refused.
     """
-    from leeway.kubernetes.connection import raise_unless_object
+    from leeway.kubernetes.connection import ApiError, raise_unless_object
     from leeway.kubernetes.list_watch import without_nulls
-    from lightkube import ApiError
 
     namespace, _, pod = (quote(part, safe="") for part in name.partition("/"))
 

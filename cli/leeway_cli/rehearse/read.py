@@ -12,13 +12,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from leeway.instances.owners import OwnerKind, owner_of
 from leeway.kubernetes.budgets import selects
 from leeway.kubernetes.cluster_states import PATHS
-from leeway.kubernetes.connection import Connection, is_unknown_path
+from leeway.kubernetes.connection import ApiError, Connection, is_unknown_path
 from leeway.kubernetes.list_watch import ObjectList, list_objects, without_nulls
+from leeway.kubernetes.objects import LabelSelector
+from leeway.kubernetes.objects import Pod as PodObject
 from leeway.kubernetes.translate import to_pod
 from leeway.ports.kubernetes import ClusterForbidden, ClusterUnavailable
 from leeway.ports.kubernetes_objects import RETIRING, Controller, Pod
@@ -42,15 +44,13 @@ from leeway.selection.reading.objects import (
     name_of,
     namespace_of,
 )
-from lightkube import ApiError
 from lightkube.core.dictmixin import DictMixin
-from lightkube.models.meta_v1 import LabelSelector
 from lightkube.resources.apps_v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
 from lightkube.resources.batch_v1 import Job
-from lightkube.resources.core_v1 import Pod as PodObject
+from lightkube.resources.core_v1 import Pod as WholePod
 from lightkube.resources.core_v1 import ReplicationController
 from lightkube.resources.policy_v1 import PodDisruptionBudget
-from msgspec import MsgspecError
+from msgspec import MsgspecError, convert
 from msgspec.json import Decoder
 
 from leeway_cli.errors import CannotBeDoneError
@@ -65,7 +65,7 @@ type Selects = Callable[[Mapping[str, str]], bool]
 def selector_of(budget: Document) -> Selects:
     """Return whether a validated budget selects the pods with some labels."""
     given = (budget.get("spec") or {}).get("selector")
-    read = cast(LabelSelector, LabelSelector.from_dict(given)) if given is not None else None
+    read = convert(given, LabelSelector) if given is not None else None
     return lambda labels: selects(read, labels)
 
 
@@ -244,7 +244,7 @@ _KINDS: dict[str, type[DictMixin]] = {
     "DaemonSet": DaemonSet,
     "Deployment": Deployment,
     "Job": Job,
-    "Pod": PodObject,
+    "Pod": WholePod,
     "PodDisruptionBudget": PodDisruptionBudget,
     "ReplicaSet": ReplicaSet,
     "ReplicationController": ReplicationController,
@@ -312,7 +312,7 @@ def _running(
             continue
         workload = _workload_of(document, objects)
         key, started_in = workload.key, _started_in(document)
-        pod = _looked_up(to_pod(cast(PodObject, PodObject.from_dict(dict(document)))), daemons)
+        pod = _looked_up(to_pod(convert(document, PodObject)), daemons)
         workloads[key] = workload
         pods[key] += pod.deletion is None
         if started_in is not None:

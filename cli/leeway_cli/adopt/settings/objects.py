@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from leeway.headroom.pause_pods import LOWEST_PRIORITY, MANAGED_BY, priority_class_object
 from leeway.headroom.reconciler import BUFFER_ROLE
-from leeway.kubernetes.connection import FIELD_MANAGER, Connection, raise_unless_object
+from leeway.kubernetes.connection import (
+    FIELD_MANAGER,
+    ApiError,
+    Connection,
+    raise_unless_object,
+)
 from leeway.kubernetes.list_watch import without_nulls
 from leeway.ports.kubernetes import ClusterRefused
-from lightkube import ApiError
 
 from leeway_cli.adopt.settings.setting import Kind
 

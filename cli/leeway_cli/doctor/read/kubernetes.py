@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from leeway.kubernetes.connection import Connection, raise_for_status
-from leeway.kubernetes.decoders import BUDGETS
 from leeway.kubernetes.list_watch import ObjectList, list_objects, read_json
+from leeway.kubernetes.objects import BUDGETS, Budget
 from leeway.parallel import in_parallel
-from lightkube.resources.policy_v1 import PodDisruptionBudget
 from msgspec import Struct, field
 from msgspec.json import Decoder
 
@@ -104,11 +103,11 @@ def namespaces_of_blocked_pods(connection: Connection) -> tuple[str, ...]:
     return tuple(sorted({one.namespace for one in kept if one and one.namespace}))
 
 
-def _blocks_by_size(budget: PodDisruptionBudget) -> bool:
+def _blocks_by_size(budget: Budget) -> bool:
     status = budget.status
-    if status is None or status.disruptionsAllowed:
+    if status is None or status.disruptions_allowed:
         return False
-    return 0 < (status.expectedPods or 0) <= (status.currentHealthy or 0)
+    return 0 < (status.expected_pods or 0) <= (status.current_healthy or 0)
 
 
 def missing_rights(connection: Connection, rights: Sequence[Right]) -> tuple[Right, ...]:

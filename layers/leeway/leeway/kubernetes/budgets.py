@@ -3,15 +3,12 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from urllib.parse import quote
 
-from lightkube.models.meta_v1 import LabelSelector, LabelSelectorRequirement
-from lightkube.resources.policy_v1 import PodDisruptionBudget
-
 from leeway.kubernetes.connection import Connection
-from leeway.kubernetes.decoders import BUDGETS
 from leeway.kubernetes.list_watch import list_objects
+from leeway.kubernetes.objects import BUDGETS, Budget, LabelSelector, Requirement
 from leeway.kubernetes.transport import within
 from leeway.ports.kubernetes_objects import Pod
 
@@ -23,11 +20,11 @@ def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     """
     if selector is None:
         return False
-    equal = all(labels.get(key) == value for key, value in (selector.matchLabels or {}).items())
-    return equal and all(_matches(one, labels) for one in selector.matchExpressions or ())
+    equal = all(labels.get(key) == value for key, value in (selector.match_labels or {}).items())
+    return equal and all(_matches(one, labels) for one in selector.match_expressions or ())
 
 
-def _matches(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> bool:
+def _matches(requirement: Requirement, labels: Mapping[str, str]) -> bool:
     value = labels.get(requirement.key)
     match requirement.operator:
         case "In":
@@ -61,7 +58,7 @@ class Budgets:
     def __init__(self, connection: Connection, now: Callable[[], datetime]) -> None:
         self._connection = connection
         self._now = now
-        self._cache: dict[str, tuple[float, list[PodDisruptionBudget]]] = {}
+        self._cache: dict[str, tuple[float, list[Budget]]] = {}
         self._listing = threading.Lock()
 
     def names_for(self, pod: Pod) -> tuple[str, ...]:
@@ -86,16 +83,16 @@ class Budgets:
         if len(selecting) != 1 or pod.created is None:
             return False
         ((_, budget),) = selecting
-        disrupted = (budget.status and budget.status.disruptedPods) or {}
-        at = _in_utc(disrupted.get(pod.name))
+        disrupted = (budget.status and budget.status.disrupted_pods) or {}
+        at = disrupted.get(pod.name)
         return at is not None and pod.created < at and self._now() - at < DELETION_TIMEOUT
 
-    def _cached(self, namespace: str) -> list[PodDisruptionBudget] | None:
+    def _cached(self, namespace: str) -> list[Budget] | None:
         listed_at, budgets = self._cache.get(namespace, (0.0, []))
         is_fresh = listed_at and time.monotonic() - listed_at < CACHE_SECONDS
         return budgets if is_fresh else None
 
-    def _list(self, namespace: str) -> list[PodDisruptionBudget]:
+    def _list(self, namespace: str) -> list[Budget]:
         listed_at = time.monotonic()
         path = f"/apis/policy/v1/namespaces/{quote(namespace, safe='')}"
         with within(LIST_SECONDS):
@@ -106,17 +103,8 @@ class Budgets:
         return budgets
 
 
-def _selecting(
-    budgets: list[PodDisruptionBudget], pod: Pod
-) -> Iterator[tuple[str, PodDisruptionBudget]]:
+def _selecting(budgets: list[Budget], pod: Pod) -> Iterator[tuple[str, Budget]]:
     for budget in budgets:
         name = budget.metadata and budget.metadata.name
         if name and budget.spec and selects(budget.spec.selector, pod.labels):
             yield name, budget
-
-
-def _in_utc(value: object) -> datetime | None:
-    """Parse a time in a map: lightkube leaves it as text."""
-    if isinstance(value, str):
-        value = datetime.fromisoformat(value)
-    return value.astimezone(UTC) if isinstance(value, datetime) else None

@@ -13,16 +13,16 @@ from http.client import NOT_FOUND
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from lightkube import ApiError
 from msgspec import MsgspecError, Raw, Struct, field
 from msgspec.json import Decoder
 
 from leeway.clock import Clock
-from leeway.kubernetes.connection import Connection, is_unknown_path, raise_for_status
+from leeway.kubernetes.connection import ApiError, Connection, is_unknown_path, raise_for_status
 from leeway.kubernetes.list_watch import (
     PAGE,
     ListMeta,
     ObjectList,
+    WatchEvent,
     WatchStream,
     list_pages,
     read_json,
@@ -61,11 +61,6 @@ _METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=
 
 # In one thread, on import: see leeway.kubernetes.list_watch.
 _DECODERS: Mapping[str, Decoder[Any]] = {kind: Decoder(SCHEMAS[kind]) for kind in sorted(KINDS)}
-
-
-class _Event(Struct):
-    type: str
-    object: Raw
 
 
 class _Metadata(Struct):
@@ -109,7 +104,7 @@ class _EndedPod(Struct):
 
 _PAGES = Decoder(ObjectList[Raw])
 _NAMED_PAGES = Decoder(ObjectList[_Named])
-_EVENTS, _BOOKMARKS, _NAMES = Decoder(_Event), Decoder(_Bookmark), Decoder(_Named)
+_EVENTS, _BOOKMARKS, _NAMES = Decoder(WatchEvent), Decoder(_Bookmark), Decoder(_Named)
 _ANY = Decoder(dict[str, Any])
 _ENDED_PODS = Decoder(_EndedPod)
 

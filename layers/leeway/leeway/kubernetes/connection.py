@@ -16,10 +16,6 @@ from typing import Any
 
 import httpx2
 import msgspec
-from lightkube import ApiError, Client, ConfigError
-from lightkube.config import client_adapter
-from lightkube.config.kubeconfig import SingleConfig
-from lightkube.config.models import User
 
 from leeway.kubernetes.transport import TOTAL, BoundedTransport
 from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused, ClusterUnavailable
@@ -28,18 +24,10 @@ from leeway.ports.kubernetes_objects import Response
 
 def trust_authority(certificates: str) -> ssl.SSLContext:
     """Accept certificates for the host's name that these authorities (PEM) have signed."""
-    return _without_strict_identifiers(ssl.create_default_context(cadata=certificates))
+    return without_strict_identifiers(ssl.create_default_context(cadata=certificates))
 
 
-def trust_kubeconfig(config: SingleConfig) -> ssl.SSLContext:
-    """Accept the certificates that a kubeconfig trusts, and present its client certificate."""
-    cluster, user = config.cluster, config.user or User()
-    trust = client_adapter.verify_cluster(cluster, user, config.abs_file, trust_env=False)
-    has_authority = cluster.certificate_auth or cluster.certificate_auth_data
-    return _without_strict_identifiers(trust) if has_authority else trust
-
-
-def _without_strict_identifiers(trust: ssl.SSLContext) -> ssl.SSLContext:
+def without_strict_identifiers(trust: ssl.SSLContext) -> ssl.SSLContext:
     """Accept certificates without the extension Authority Key Identifier.
 
     EKS clusters that were created with Kubernetes 1.16 or earlier have such certificates. The
@@ -207,41 +195,73 @@ class TokenTransport(httpx2.BaseTransport):
             return self._token
 
 
+class Cause(msgspec.Struct):
+    """One cause in a Status."""
+
+    reason: str | None = None
+    message: str | None = None
+
+
+class Details(msgspec.Struct):
+    """The details of a Status."""
+
+    causes: list[Cause] | None = None
+
+
+class Status(msgspec.Struct):
+    """How an API server says why a request failed. Source: Kubernetes API, `meta/v1` Status."""
+
+    code: int | None = None
+    message: str | None = None
+    reason: str | None = None
+    details: Details | None = None
+
+
+_STATUSES = msgspec.json.Decoder(Status)  # built in one thread, as `objects` says
+
+
+class ApiError(httpx2.HTTPStatusError):
+    """An error that an API server answers with.
+
+    Raises:
+        MsgspecError: the answer is no JSON, or no object.
+    """
+
+    def __init__(self, response: httpx2.Response) -> None:
+        self.status = _STATUSES.decode(response.content)
+        message = self.status.message or ""
+        super().__init__(message, request=response.request, response=response)
+
+
+class NoCredentials(Exception):
+    """The kubeconfig gives no credentials."""
+
+
 class Connection:
-    """The clients of an API server: lightkube's typed client, and a plain HTTP client for requests
-    that lightkube does not support. They share one connection pool. Safe to use from several
-    threads. With an impersonation, every request impersonates that user. `server` is the URL of the
-    API server.
+    """An HTTP client of an API server. Safe to use from several threads. With an impersonation,
+    every request impersonates that user. `server` is the URL of the API server.
     """
 
     def __init__(
         self,
-        config: SingleConfig,
-        transport: httpx2.BaseTransport | None = None,
+        server: str,
+        transport: httpx2.BaseTransport,
+        auth: httpx2.Auth | None = None,
         impersonation: Impersonation | None = None,
     ) -> None:
-        shared = transport or BoundedTransport(trust_kubeconfig(config))
         if impersonation is not None and impersonation.user:
-            shared = ImpersonationTransport(shared, impersonation)
-        self.server = config.cluster.server
-        self._transport = shared
-        self.typed = Client(
-            config, timeout=TIMEOUT, field_manager=FIELD_MANAGER, trust_env=False, transport=shared
-        )
+            transport = ImpersonationTransport(transport, impersonation)
+        self.server = server
+        self.transport = transport
         self.plain = httpx2.Client(
-            base_url=config.cluster.server,
-            auth=client_adapter.user_auth(config.user),
-            timeout=TIMEOUT,
-            trust_env=False,
-            transport=shared,
+            base_url=server, auth=auth, timeout=TIMEOUT, trust_env=False, transport=transport
         )
-
         self._base = str(self.plain.base_url).rstrip("/")
 
     def close(self) -> None:
         """Close the connections; requests that are in progress end as unavailable, in any thread,
         as do later ones."""
-        self._transport.close()
+        self.transport.close()
 
     def post(self, path: str, body: object, seconds: float) -> httpx2.Response:
         """Post JSON with a timeout in seconds. It builds the request without the client's merging
@@ -276,7 +296,7 @@ class Connection:
             raise ClusterUnavailable(_describe(error)[:200]) from error
         except httpx2.InvalidURL as error:
             raise ClusterRefused(f"invalid request path: {error}"[:300]) from error
-        except (ConfigError, OSError) as error:
+        except (NoCredentials, OSError) as error:
             raise ClusterRefused(f"the kubeconfig gives no credentials: {error}"[:300]) from error
 
     def answer(
@@ -369,8 +389,8 @@ def _retry_after(response: httpx2.Response) -> int | None:
 
 
 def raise_for_status(response: httpx2.Response) -> None:
-    """Raise the same errors as lightkube for an answer to the plain client. A redirect or a page of
-    a proxy is an error as well.
+    """Raise an error for an answer that is none of success in JSON: a redirect or a page of a proxy
+    is an error as well.
 
     Raises:
         ApiError: the API server answers with an error.
@@ -379,7 +399,7 @@ def raise_for_status(response: httpx2.Response) -> None:
     """
     is_json = response.headers.get("Content-Type", "").startswith("application/json")
     if response.is_error and is_json:
-        raise ApiError(request=response.request, response=response)
+        raise ApiError(response)
     response.raise_for_status()
     if not is_json:
         raise ValueError(f"the answer is not JSON: {response.headers.get('Content-Type')}")

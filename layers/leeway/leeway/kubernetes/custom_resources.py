@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from lightkube import ApiError
 from msgspec import Struct, field
 from msgspec.json import Decoder, encode
 
 from leeway.kubernetes.connection import (
     FIELD_MANAGER,
+    ApiError,
     Connection,
     is_unknown_path,
     raise_for_status,

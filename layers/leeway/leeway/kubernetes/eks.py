@@ -16,8 +16,6 @@ import boto3
 from botocore.auth import SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
-from lightkube.config.kubeconfig import SingleConfig
-from lightkube.config.models import Cluster, Context, User
 
 from leeway.clock import Clock
 from leeway.kubernetes.connection import Connection, TokenTransport, trust_authority
@@ -110,15 +108,7 @@ def eks_connection(endpoint: ClusterEndpoint, session: boto3.Session) -> Connect
         RENEW_AFTER,
         trust,
     )
-    config = SingleConfig(
-        context_name=endpoint.name,
-        context=Context(cluster=endpoint.name, user=endpoint.name),
-        # The transport has its own TLS context. Without a CA here, lightkube would load the
-        # system's CAs, which takes longer than the rest of this function.
-        cluster=Cluster(server=endpoint.url, certificate_auth_data=endpoint.certificate_authority),
-        user=User(),
-    )
-    return Connection(config, transport)
+    return Connection(endpoint.url, transport)
 
 
 REFRESH_AFTER = timedelta(minutes=5)

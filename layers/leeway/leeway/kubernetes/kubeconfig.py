@@ -1,19 +1,33 @@
 """Connections to clusters by kubeconfig, with kubectl's search order."""
 
 import os
-from collections.abc import Iterable, Mapping
+import ssl
+from collections.abc import Generator, Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import yaml
-from lightkube import ConfigError, KubeConfig
+from lightkube import Client, ConfigError, KubeConfig
+from lightkube.config import client_adapter
 from lightkube.config.kubeconfig import SingleConfig
+from lightkube.config.models import User
 from msgspec import MsgspecError
 
 from leeway.clock import SystemClock
-from leeway.kubernetes.connection import Connection, Impersonation, read_impersonation
+from leeway.kubernetes.connection import (
+    FIELD_MANAGER,
+    TIMEOUT,
+    Connection,
+    Impersonation,
+    NoCredentials,
+    read_impersonation,
+    without_strict_identifiers,
+)
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 from leeway.kubernetes.list_watch import PAGE
+from leeway.kubernetes.transport import BoundedTransport
 
 _PARTS = {"clusters": "cluster", "contexts": "context", "users": "user"}
 _PATHS = frozenset({"certificate-authority", "client-certificate", "client-key", "tokenFile"})
@@ -25,6 +39,54 @@ class BadKubeconfig(ValueError):
 
 
 _NO_IMPERSONATION = Impersonation()
+
+
+def trust_kubeconfig(config: SingleConfig) -> ssl.SSLContext:
+    """Accept the certificates that a kubeconfig trusts, and present its client certificate."""
+    cluster, user = config.cluster, config.user or User()
+    trust = client_adapter.verify_cluster(cluster, user, config.abs_file, trust_env=False)
+    has_authority = cluster.certificate_auth or cluster.certificate_auth_data
+    return without_strict_identifiers(trust) if has_authority else trust
+
+
+class _Credentials(httpx2.Auth):
+    """lightkube's authentication of a kubeconfig's user."""
+
+    def __init__(self, auth: httpx2.Auth) -> None:
+        self._auth = auth
+
+    def sync_auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response]:
+        try:
+            yield from self._auth.sync_auth_flow(request)
+        except ConfigError as error:
+            raise NoCredentials(str(error)) from error
+
+
+class KubeconfigConnection(Connection):
+    """The connection of a kubeconfig's context, also for lightkube's typed client."""
+
+    def __init__(
+        self, config: SingleConfig, impersonation: Impersonation = _NO_IMPERSONATION
+    ) -> None:
+        auth = client_adapter.user_auth(config.user)
+        super().__init__(
+            config.cluster.server,
+            BoundedTransport(trust_kubeconfig(config)),
+            _Credentials(auth) if auth else None,
+            impersonation,
+        )
+        self._config = config
+
+    @cached_property
+    def typed(self) -> Client:
+        """lightkube's client."""
+        return Client(
+            self._config,
+            timeout=TIMEOUT,
+            field_manager=FIELD_MANAGER,
+            trust_env=False,
+            transport=self.transport,
+        )
 
 
 def kubeconfig_cluster(
@@ -45,7 +107,7 @@ def kubeconfig_connection(
     path: Path | None,
     context: str | None = None,
     impersonation: Impersonation = _NO_IMPERSONATION,
-) -> Connection:
+) -> KubeconfigConnection:
     """Connect to the cluster of a context (default: the kubeconfig's current context).
 
     Without a path, the search order is kubectl's: the files of $KUBECONFIG, then ~/.kube/config,
@@ -62,7 +124,7 @@ def kubeconfig_connection(
             _merge(files, context) if files else (_service_account(), _NO_IMPERSONATION)
         )
         config = _checked(kubeconfig.get(context), names)
-        return Connection(config, impersonation=own.overridden_by(impersonation))
+        return KubeconfigConnection(config, own.overridden_by(impersonation))
     except BadKubeconfig:
         raise
     except KeyError as error:

@@ -1,5 +1,6 @@
-"""The Cluster Protocol, by lightkube."""
+"""The Cluster Protocol, over HTTP."""
 
+import json
 import math
 import threading
 import time
@@ -12,23 +13,30 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx2
-from lightkube import ApiError
-from lightkube.models.core_v1 import EventSource, ObjectReference
-from lightkube.models.meta_v1 import ObjectMeta
-from lightkube.resources.apps_v1 import DaemonSet
-from lightkube.resources.core_v1 import Event, PersistentVolume
-from lightkube.resources.core_v1 import Node as NodeObject
-from lightkube.resources.core_v1 import Pod as PodObject
-from lightkube.resources.storage_v1 import VolumeAttachment
-from lightkube.types import PatchType
+from msgspec.json import Decoder
 
 from leeway.clock import Clock, ClockOffset
 from leeway.execution.retrying import Conflicts
 from leeway.kubernetes.budgets import Budgets
-from leeway.kubernetes.connection import NO_LAST_WORD, Connection, raise_unless_object
-from leeway.kubernetes.decoders import NODES, VOLUME_ATTACHMENTS
-from leeway.kubernetes.list_watch import PAGE, list_objects, without_nulls
+from leeway.kubernetes.connection import (
+    FIELD_MANAGER,
+    NO_LAST_WORD,
+    ApiError,
+    Connection,
+    raise_for_status,
+    raise_unless_object,
+)
+from leeway.kubernetes.list_watch import PAGE, list_objects, read_json, without_nulls
 from leeway.kubernetes.node_claims import release_claim
+from leeway.kubernetes.objects import (
+    NODE,
+    NODES,
+    PERSISTENT_VOLUME,
+    VOLUME_ATTACHMENTS,
+    VolumeAttachment,
+)
+from leeway.kubernetes.objects import Node as NodeObject
+from leeway.kubernetes.objects import Pod as PodObject
 from leeway.kubernetes.pod_feed import WatchedPods
 from leeway.kubernetes.translate import (
     EXCLUDED_LABEL,
@@ -68,6 +76,10 @@ list of volumes is long in a large cluster."""
 
 DAEMONSET_CACHE_SECONDS = 60.0
 """How long a DaemonSet that was found counts as existing. A drain lists a node's pods often."""
+
+
+EVENTS = f"/api/v1/namespaces/default/events?fieldManager={FIELD_MANAGER}"
+EVENT_SECONDS = 10.0
 
 
 def _no_cache(count: Callable[[], int]) -> int:
@@ -142,13 +154,21 @@ class LightkubeCluster:
         self._cached_node = (time.monotonic(), node)
         return to_node(node)
 
+    def _read[T](self, path: str, decoder: Decoder[T]) -> T:
+        def read(connection: Connection) -> T:
+            response = connection.plain.get(path)
+            raise_for_status(response)
+            return read_json(response.content, decoder)
+
+        return self._connection.call(read)
+
     def _get_node(self, name: str) -> NodeObject | None:
         if not is_subdomain(name):
             return None
         try:
-            found = self._connection.call(lambda c: c.typed.get(NodeObject, name))
+            found = self._read(f"/api/v1/nodes/{name}", NODE)
         except ApiError as error:
-            if error.status.code == 404:
+            if error.response.status_code == 404:
                 return None
             raise ClusterUnavailable(str(error)) from error
         if found.metadata is None or found.metadata.name != name:
@@ -264,7 +284,7 @@ class LightkubeCluster:
                 if patch is None:
                     return not if_changed
                 metadata = patch.setdefault("metadata", {})
-                metadata["resourceVersion"] = current.metadata and current.metadata.resourceVersion
+                metadata["resourceVersion"] = current.metadata and current.metadata.resource_version
                 if not self._patch_node(name, patch, dry_run):
                     raise RecordChanged(name)
                 return True
@@ -272,11 +292,7 @@ class LightkubeCluster:
     def _patch_node(self, name: str, patch: dict[str, Any], dry_run: bool = False) -> bool:
         """Patch a node; False if it has changed or was deleted since it was read."""
         try:
-            self._connection.call(
-                lambda c: c.typed.patch(
-                    NodeObject, name, patch, patch_type=PatchType.MERGE, dry_run=dry_run
-                )
-            )
+            self._connection.call(lambda c: raise_for_status(_patched(c, name, patch, dry_run)))
         except ApiError:
             return False
         return True
@@ -329,16 +345,16 @@ class LightkubeCluster:
         for each volume whose claim is not cached."""
         with within(VOLUME_LIST_SECONDS):
             volumes = [
-                one.spec.source.persistentVolumeName or ""
+                one.spec.source.persistent_volume_name or ""
                 for one in self._attachments()
-                if one.spec.nodeName == node
+                if one.spec.node_name == node
             ]
             return [Attachment(volume, self._claim_of(volume)) for volume in volumes]
 
     def nodes_with_volumes(self) -> frozenset[str]:
         """List the names of all nodes that have an attached volume."""
         with within(VOLUME_LIST_SECONDS):
-            return frozenset(one.spec.nodeName for one in self._attachments())
+            return frozenset(one.spec.node_name for one in self._attachments())
 
     def _attachments(self) -> list[VolumeAttachment]:
         path = "/apis/storage.k8s.io/v1/volumeattachments"
@@ -350,12 +366,12 @@ class LightkubeCluster:
             return ""
         if volume not in self._claims:
             try:
-                found = self._connection.call(lambda c: c.typed.get(PersistentVolume, volume))
+                found = self._read(f"/api/v1/persistentvolumes/{volume}", PERSISTENT_VOLUME)
             except ApiError as error:
-                if error.status.code != 404:
+                if error.response.status_code != 404:
                     raise ClusterUnavailable(str(error)) from error
                 return ""
-            claim = found.spec.claimRef if found.spec else None
+            claim = found.spec.claim_ref if found.spec else None
             self._claims[volume] = f"{claim.namespace}/{claim.name}" if claim else ""
         return self._claims[volume]
 
@@ -409,9 +425,10 @@ class LightkubeCluster:
         if time.monotonic() - found_at > DAEMONSET_CACHE_SECONDS:
             self._found_daemonsets.pop((namespace, name), None)
             try:
-                self._connection.call(lambda c: c.typed.get(DaemonSet, name, namespace=namespace))
+                path = f"/apis/apps/v1/namespaces/{quote(namespace, safe='')}/daemonsets/{name}"
+                self._connection.call(lambda c: raise_unless_object(c.plain.get(path)))
             except ApiError as error:
-                if error.status.code == 404:
+                if error.response.status_code == 404:
                     return False
                 raise ClusterUnavailable(str(error)) from error
             self._found_daemonsets[namespace, name] = time.monotonic()
@@ -468,24 +485,29 @@ class LightkubeCluster:
     def write_event(self, event: NodeEvent) -> None:
         """Create a core/v1 Event in `default`, the namespace of Events about nodes."""
         now = datetime.now(UTC)
-        body = Event(
-            metadata=ObjectMeta(name=event.name, namespace="default"),
-            involvedObject=ObjectReference(
-                apiVersion="v1", kind="Node", name=event.node, uid=event.node_uid
-            ),
-            reason=event.reason,
-            message=printable(event.message)[:1024],
-            type="Warning" if event.warning else "Normal",
-            source=EventSource(component="leeway"),
-            reportingComponent="leeway",
-            firstTimestamp=now,
-            lastTimestamp=now,
-            count=1,
-        )
+        body = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": event.name, "namespace": "default"},
+            "involvedObject": {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "name": event.node,
+                "uid": event.node_uid,
+            },
+            "reason": event.reason,
+            "message": printable(event.message)[:1024],
+            "type": "Warning" if event.warning else "Normal",
+            "source": {"component": "leeway"},
+            "reportingComponent": "leeway",
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
         try:
-            self._connection.call(lambda c: c.typed.create(body, namespace="default"))
+            self._connection.call(lambda c: raise_for_status(c.post(EVENTS, body, EVENT_SECONDS)))
         except ApiError as error:
-            if error.status.code != 409:
+            if error.response.status_code != 409:
                 raise ClusterUnavailable(str(error)) from error
 
 
@@ -501,7 +523,7 @@ def _path_of(pod: Pod) -> str:
 def _delete(
     connection: Connection, path: str, uid: str, grace: int | None = None, dry_run: bool = False
 ) -> httpx2.Response:
-    """Delete an object with its UID as a precondition: lightkube's delete does not support that."""
+    """Delete an object with its UID as a precondition."""
     return connection.plain.request("DELETE", path, json=_delete_options(uid, grace, dry_run))
 
 
@@ -523,6 +545,15 @@ def _deleted(connection: Connection, path: str, options: dict[str, Any]) -> dict
     raise_unless_object(response)
     answer: dict[str, Any] = response.json()
     return answer
+
+
+def _patched(
+    connection: Connection, node: str, patch: dict[str, Any], dry_run: bool
+) -> httpx2.Response:
+    params = {"fieldManager": FIELD_MANAGER} | ({"dryRun": "All"} if dry_run else {})
+    content, headers = json.dumps(patch), {"Content-Type": "application/merge-patch+json"}
+    path = f"/api/v1/nodes/{node}"
+    return connection.plain.patch(path, content=content, params=params, headers=headers)
 
 
 def _node_table(connection: Connection, params: dict[str, str | int]) -> dict[str, Any]:

@@ -7,13 +7,10 @@ from typing import Any
 
 import httpx2
 import msgspec
-from lightkube import ApiError
-from lightkube.core.decoders import WatchEvent, decode_watch_event
-from lightkube.models.meta_v1 import Status
 from msgspec import Raw, Struct, ValidationError, field
 from msgspec.json import Decoder, decode, encode
 
-from leeway.kubernetes.connection import Connection, raise_for_status
+from leeway.kubernetes.connection import ApiError, Connection, raise_for_status
 from leeway.kubernetes.transport import STOP, TOTAL, Stop
 from leeway.ports.kubernetes import ClusterUnavailable, WatchExpired
 
@@ -34,9 +31,14 @@ class ObjectList[T](Struct):
     items: list[T] = field(default_factory=list)
 
 
-# Built in one thread, as `decoders` says.
-for kind in (Status, WatchEvent):
-    Decoder(kind)
+class WatchEvent(Struct):
+    """One event of a watch; its type says what `object` is."""
+
+    type: str
+    object: Raw
+
+
+_EVENTS = Decoder(WatchEvent)  # built in one thread, as `objects` says
 
 
 def read_json[T](content: bytes | Raw, decoder: Decoder[T]) -> T:
@@ -213,7 +215,7 @@ def events_in(lines: Iterable[bytes]) -> Iterator[WatchEvent]:
         ClusterUnavailable: it sent another ERROR event.
     """
     for line in lines:
-        event = decode_watch_event(line)
+        event = _EVENTS.decode(line)
         if event.type == "ERROR":
             raise _error(bytes(event.object))
         yield event

@@ -8,13 +8,11 @@ A status is none of these, so what Leeway and Karpenter write does not come back
 import zlib
 from collections.abc import Callable, Sequence
 
-from lightkube import ApiError
-from lightkube.core.decoders import WatchEvent
 from msgspec import Struct, field
 from msgspec.json import Decoder, encode
 
-from leeway.kubernetes.connection import Connection, is_unknown_path
-from leeway.kubernetes.list_watch import WatchRequest, events_in, read_json
+from leeway.kubernetes.connection import ApiError, Connection, is_unknown_path
+from leeway.kubernetes.list_watch import WatchEvent, WatchRequest, events_in, read_json
 from leeway.kubernetes.unscheduled_pods import EXISTING
 from leeway.manifests.in_cluster import READ, is_read
 from leeway.manifests.reading import KINDS, Kind

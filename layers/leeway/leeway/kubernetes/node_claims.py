@@ -9,10 +9,8 @@ termination controllers.
 import json
 from typing import Any
 
-from lightkube import ApiError
-
 from leeway.execution.retrying import Conflicts
-from leeway.kubernetes.connection import Connection, is_unknown_path, raise_unless_object
+from leeway.kubernetes.connection import ApiError, Connection, is_unknown_path, raise_unless_object
 from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.table import RecordChanged
 

@@ -4,9 +4,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from lightkube import ApiError
-
-from leeway.kubernetes.connection import FIELD_MANAGER, Connection, raise_unless_object, read_error
+from leeway.kubernetes.connection import (
+    FIELD_MANAGER,
+    ApiError,
+    Connection,
+    raise_unless_object,
+    read_error,
+)
 from leeway.kubernetes.translate import is_segment
 from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused
 from leeway.printable import printable

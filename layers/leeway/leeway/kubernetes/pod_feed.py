@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
 
-from lightkube import ApiError
-from lightkube.core.decoders import decode_object
-from lightkube.resources.core_v1 import Pod as PodObject
-
 from leeway.clock import Clock, ClockOffset
-from leeway.kubernetes import decoders
-from leeway.kubernetes.connection import Connection, raise_for_status
+from leeway.kubernetes.connection import ApiError, Connection, raise_for_status
 from leeway.kubernetes.list_watch import ObjectList, WatchStream, events_in, list_pages, read_json
+from leeway.kubernetes.objects import POD
+from leeway.kubernetes.objects import PODS as POD_LISTS
+from leeway.kubernetes.objects import Pod as PodObject
 from leeway.kubernetes.transport import within
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 from leeway.ports.kubernetes_objects import Pod
@@ -138,7 +136,7 @@ class WatchedPods:
     def _receive(self, watch: WatchStream, lines: list[bytes]) -> None:
         for event in events_in(lines):
             if event.type != "BOOKMARK":
-                pod = decode_object(bytes(event.object), PodObject)
+                pod = read_json(event.object, POD)
                 self._messages.put(_Changed(watch, event.type == "DELETED", pod))
 
     def _end(self, watch: WatchStream, error: Exception | None) -> None:
@@ -182,7 +180,7 @@ class WatchedPods:
         """
         translated = {}
         for found in pods:
-            if found.spec is None or found.spec.nodeName != self._node:
+            if found.spec is None or found.spec.node_name != self._node:
                 name = (found.metadata and found.metadata.name) or "without a name"
                 raise ClusterUnavailable(
                     f"the list of pods on node {self._node} has pod {name} of another node"
@@ -221,7 +219,7 @@ class WatchedPods:
         response = connection.plain.request("GET", PODS, params=page)
         raise_for_status(response)
         self._offset.observe(response.headers.get("Date", ""), sent, self._clock.now())
-        listed = read_json(response.content, decoders.PODS)
+        listed = read_json(response.content, POD_LISTS)
         if listed.kind != "PodList":
             raise ValueError(f"expected a PodList, got {listed.kind[:60]}")
         return listed

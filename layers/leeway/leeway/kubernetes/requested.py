@@ -3,11 +3,10 @@
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from lightkube import ApiError
 from msgspec.json import Decoder
 
 from leeway.costs import NodeUse, PodUse
-from leeway.kubernetes.connection import Connection
+from leeway.kubernetes.connection import ApiError, Connection
 from leeway.kubernetes.list_watch import ObjectList, list_objects
 from leeway.kubernetes.transport import within
 from leeway.ports.kubernetes import ClusterRefused

@@ -5,10 +5,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from lightkube import ApiError
 from msgspec.json import Decoder
 
-from leeway.kubernetes.connection import Connection, is_unknown_path, raise_unless_object
+from leeway.kubernetes.connection import ApiError, Connection, is_unknown_path, raise_unless_object
 from leeway.kubernetes.list_watch import ObjectList, Parameters, list_objects, without_nulls
 from leeway.kubernetes.translate import is_subdomain
 from leeway.kubernetes.transport import within

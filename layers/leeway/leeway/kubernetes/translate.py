@@ -1,4 +1,4 @@
-"""Nodes and Pods: lightkube's objects as the values of `ports`, the patches that mark, exclude and
+"""Nodes and Pods: `objects` as the values of `ports`, the patches that mark, exclude and
 release a node, and which names may become part of an API path. No I/O."""
 
 import re
@@ -6,12 +6,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from lightkube.models.core_v1 import Affinity, PodSpec, Toleration, Volume
-from lightkube.models.meta_v1 import ObjectMeta, OwnerReference
-from lightkube.resources.core_v1 import Node as NodeObject
-from lightkube.resources.core_v1 import Pod as PodObject
-from lightkube.utils.quantity import parse_quantity
+from msgspec import to_builtins
 
+from leeway.kubernetes.objects import Affinity, Metadata, Owner, PodSpec, Toleration, Volume
+from leeway.kubernetes.objects import Node as NodeObject
+from leeway.kubernetes.objects import Pod as PodObject
 from leeway.ports.kubernetes import Marks
 from leeway.ports.kubernetes_objects import (
     RETIRING,
@@ -25,6 +24,7 @@ from leeway.ports.kubernetes_objects import (
 from leeway.printable import printable
 from leeway.retirement.pods import DAEMONSET, FINISHED_PHASES
 from leeway.selection.labels import CAPACITY_TYPE, ON_DEMAND, RESERVATION_LABELS, RESERVED
+from leeway.selection.resources import parse
 
 # A field that refers to another object may contain any text. In a URL, `a/status` is a subresource
 # and `../pods` another resource; in a field selector, a comma starts another condition.
@@ -61,12 +61,12 @@ DEFAULT_GRACE = 30
 
 def to_node(node: NodeObject) -> Node:
     """Translate a Node object."""
-    meta = node.metadata or ObjectMeta()
+    meta = node.metadata or Metadata()
     conditions = (node.status.conditions if node.status else None) or []
     return Node(
         name=meta.name or "",
         uid=meta.uid or "",
-        provider_id=(node.spec.providerID if node.spec else None) or "",
+        provider_id=(node.spec.provider_id if node.spec else None) or "",
         unschedulable=bool(node.spec and node.spec.unschedulable),
         ready=any(c.type == "Ready" and c.status == "True" for c in conditions),
         labels=dict(meta.labels or {}),
@@ -76,9 +76,9 @@ def to_node(node: NodeObject) -> Node:
             for t in (node.spec.taints if node.spec else None) or ()
         ),
         devices=_devices((node.status.allocatable if node.status else None) or {}),
-        version=meta.resourceVersion or "",
+        version=meta.resource_version or "",
         conditions=tuple(
-            Condition(c.type, c.status, _in_utc(c.lastTransitionTime)) for c in conditions
+            Condition(c.type, c.status, _in_utc(c.last_transition_time)) for c in conditions
         ),
     )
 
@@ -94,7 +94,7 @@ def _devices(allocatable: dict[str, str]) -> dict[str, int]:
     extended resources are fully qualified and outside kubernetes.io; quantities are integers.
     """
     return {
-        name: int(parse_quantity(quantity) or 0)
+        name: int(parse(quantity))
         for name, quantity in allocatable.items()
         if name.startswith(HUGE_PAGES)
         or ("/" in name and not name.partition("/")[0].endswith("kubernetes.io"))
@@ -103,10 +103,10 @@ def _devices(allocatable: dict[str, str]) -> dict[str, int]:
 
 def to_pod(pod: PodObject) -> Pod:
     """Translate a Pod object, without a lookup of its controller."""
-    meta, spec, status = pod.metadata or ObjectMeta(), pod.spec or PodSpec([]), pod.status
-    owner = next((o for o in meta.ownerReferences or [] if o.controller), None)
+    meta, spec, status = pod.metadata or Metadata(), pod.spec or PodSpec(), pod.status
+    owner = next((o for o in meta.owner_references or [] if o.controller), None)
     volumes = spec.volumes or []
-    grace = spec.terminationGracePeriodSeconds
+    grace = spec.termination_grace_period_seconds
     return Pod(
         namespace=meta.namespace or "",
         name=meta.name or "",
@@ -114,17 +114,17 @@ def to_pod(pod: PodObject) -> Pod:
         phase=(status.phase if status else None) or "",
         grace=DEFAULT_GRACE if grace is None else grace,
         controller=_controller(owner),
-        priority_class=spec.priorityClassName or "",
+        priority_class=spec.priority_class_name or "",
         mirror=MIRROR_ANNOTATION in (meta.annotations or {}),
-        empty_dir=any(v.emptyDir is not None for v in volumes),
+        empty_dir=any(v.empty_dir is not None for v in volumes),
         claims=tuple(_claims(meta, volumes)),
-        deletion=_in_utc(meta.deletionTimestamp),
+        deletion=_in_utc(meta.deletion_timestamp),
         kept_by=_kept_by(meta),
         cordon_toleration=_cordon_toleration(spec.tolerations or []),
         labels=meta.labels or {},
         protected_until=_protected_until(pod),
         bound_to_zone=_bound_to_zone(spec),
-        created=_in_utc(meta.creationTimestamp),
+        created=_in_utc(meta.creation_timestamp),
     )
 
 
@@ -135,51 +135,51 @@ def _bound_to_zone(spec: PodSpec) -> str:
     Source: Kubernetes documentation, "Assigning Pods to Nodes", "Pod Topology Spread Constraints".
     """
     affinity = spec.affinity or Affinity()
-    nodes = affinity.nodeAffinity
-    required = nodes.requiredDuringSchedulingIgnoredDuringExecution if nodes else None
-    selectors = required.nodeSelectorTerms if required else []
-    expressions = [expr for term in selectors for expr in term.matchExpressions or []]
-    if ZONE_LABEL in (spec.nodeSelector or {}) or any(e.key == ZONE_LABEL for e in expressions):
+    nodes = affinity.node_affinity
+    required = nodes.required if nodes else None
+    selectors = (required.node_selector_terms if required else None) or []
+    expressions = [expr for term in selectors for expr in term.match_expressions or []]
+    if ZONE_LABEL in (spec.node_selector or {}) or any(e.key == ZONE_LABEL for e in expressions):
         return "node affinity"
-    by_pods = [rule for rule in (affinity.podAffinity, affinity.podAntiAffinity) if rule]
-    hard = [rule.requiredDuringSchedulingIgnoredDuringExecution or [] for rule in by_pods]
-    if any(term.topologyKey == ZONE_LABEL for terms in hard for term in terms):
+    by_pods = [rule for rule in (affinity.pod_affinity, affinity.pod_anti_affinity) if rule]
+    hard = [rule.required or [] for rule in by_pods]
+    if any(term.topology_key == ZONE_LABEL for terms in hard for term in terms):
         return "pod affinity"
-    spread = spec.topologySpreadConstraints or []
-    keys = {rule.topologyKey for rule in spread if rule.whenUnsatisfiable == "DoNotSchedule"}
+    spread = spec.topology_spread_constraints or []
+    keys = {rule.topology_key for rule in spread if rule.when_unsatisfiable == "DoNotSchedule"}
     return "topology spread" if ZONE_LABEL in keys else ""
 
 
-def _kept_by(meta: ObjectMeta) -> tuple[str, ...]:
+def _kept_by(meta: Metadata) -> tuple[str, ...]:
     """Return the finalizers of a pod whose containers have ended.
 
     The kubelet then deletes the pod with a grace period of zero. The API server stores that even if
     finalizers keep the object. Source: Kubernetes documentation, "Pod Lifecycle".
     """
-    done = meta.deletionTimestamp is not None and meta.deletionGracePeriodSeconds == 0
+    done = meta.deletion_timestamp is not None and meta.deletion_grace_period_seconds == 0
     return tuple(meta.finalizers or ()) if done else ()
 
 
 def _protected_until(pod: PodObject) -> datetime | None:
     """Return the end of a pod's protection. Terminating and finished pods are not protected."""
-    meta, status = pod.metadata or ObjectMeta(), pod.status
-    if meta.deletionTimestamp or (status and status.phase in FINISHED_PHASES):
+    meta, status = pod.metadata or Metadata(), pod.status
+    if meta.deletion_timestamp or (status and status.phase in FINISHED_PHASES):
         return None
-    started = (status.startTime if status else None) or meta.creationTimestamp
+    started = (status.start_time if status else None) or meta.creation_timestamp
     return protected_until(meta.annotations, _in_utc(started))
 
 
-def _claims(meta: ObjectMeta, volumes: list[Volume]) -> Iterator[str]:
+def _claims(meta: Metadata, volumes: list[Volume]) -> Iterator[str]:
     """Yield the claims of a pod's volumes. The claim of an ephemeral volume is named
     `<pod>-<volume>`."""
     for volume in volumes:
-        if volume.persistentVolumeClaim is not None:
-            yield f"{meta.namespace}/{volume.persistentVolumeClaim.claimName}"
+        if volume.persistent_volume_claim is not None:
+            yield f"{meta.namespace}/{volume.persistent_volume_claim.claim_name}"
         elif volume.ephemeral is not None:
             yield f"{meta.namespace}/{meta.name}-{volume.name}"
 
 
-def _controller(owner: OwnerReference | None) -> Controller | None:
+def _controller(owner: Owner | None) -> Controller | None:
     """Translate an owner reference. The API server accepts any text as its kind and name.
 
     A DaemonSet of another API group, or with an invalid name, can't exist: its pod is drained like
@@ -190,8 +190,8 @@ def _controller(owner: OwnerReference | None) -> Controller | None:
     kind, name = printable(owner.kind), printable(owner.name)
     if owner.kind != DAEMONSET:
         return Controller(kind, name)
-    if owner.apiVersion != "apps/v1":
-        problem = f"its owner is a DaemonSet of {printable(owner.apiVersion)}, not of apps/v1"
+    if owner.api_version != "apps/v1":
+        problem = f"its owner is a DaemonSet of {printable(owner.api_version)}, not of apps/v1"
         return Controller(kind, name, exists=False, problem=problem)
     if not is_subdomain(owner.name):
         problem = "its owner's name is not a valid DaemonSet name"
@@ -350,8 +350,8 @@ def _attempt(annotations: Mapping[str, str]) -> int:
     return int(written) if written.isdecimal() else 0
 
 
-def _metadata(node: NodeObject) -> ObjectMeta:
-    return node.metadata or ObjectMeta()
+def _metadata(node: NodeObject) -> Metadata:
+    return node.metadata or Metadata()
 
 
 def _annotations(node: NodeObject) -> dict[str, str]:
@@ -363,7 +363,7 @@ def _labels(node: NodeObject) -> dict[str, str]:
 
 
 def _taints(node: NodeObject) -> list[dict[str, Any]]:
-    return [taint.to_dict() for taint in (node.spec.taints if node.spec else None) or []]
+    return [to_builtins(taint) for taint in (node.spec.taints if node.spec else None) or []]
 
 
 def _taints_except(node: NodeObject, *keys: str) -> list[dict[str, Any]]:

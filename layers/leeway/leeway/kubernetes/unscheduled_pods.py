@@ -2,13 +2,11 @@
 
 from collections.abc import Callable
 
-from lightkube import ApiError
-from lightkube.core.decoders import WatchEvent
 from msgspec import Struct, field
 from msgspec.json import Decoder
 
-from leeway.kubernetes.connection import Connection
-from leeway.kubernetes.list_watch import WatchRequest, events_in, read_json
+from leeway.kubernetes.connection import ApiError, Connection
+from leeway.kubernetes.list_watch import WatchEvent, WatchRequest, events_in, read_json
 from leeway.pod_watch.burst import UnscheduledPod
 from leeway.pod_watch.follower import PodChange
 from leeway.ports.kubernetes import ClusterUnavailable

@@ -4,17 +4,20 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from lightkube import ApiError
-from lightkube.utils.quantity import parse_quantity
-
 from leeway.headroom.pause_pods import BUFFER_LABEL, MANAGED_BY, OWNER_LABELS
 from leeway.headroom.plan import ClusterSize, ScaleTarget
 from leeway.headroom.ports import FoundDeployment, PodTemplate, TargetScale
-from leeway.kubernetes.connection import FIELD_MANAGER, Connection, raise_unless_object
+from leeway.kubernetes.connection import (
+    FIELD_MANAGER,
+    ApiError,
+    Connection,
+    raise_unless_object,
+)
 from leeway.kubernetes.list_watch import without_nulls
 from leeway.kubernetes.translate import is_api_version, is_segment
 from leeway.ports.kubernetes import ClusterRefused
 from leeway.printable import printable
+from leeway.selection.resources import parse
 
 PAGE = 500
 SHORTEST_JOIN = timedelta(seconds=10)
@@ -85,7 +88,7 @@ class HttpWorkloads:
     def size(self) -> ClusterSize:
         """Count the Ready, schedulable nodes and their cores, by a list of all nodes."""
         counted = [node for node in self._list("/api/v1/nodes", {}) if _is_schedulable(node)]
-        cores = sum(parse_quantity(node["status"]["capacity"]["cpu"]) or 0 for node in counted)
+        cores = sum(parse(node["status"]["capacity"]["cpu"]) for node in counted)
         return ClusterSize(len(counted), int(cores * 1000))
 
     def remove_deployment(self, namespace: str, name: str) -> None:
