@@ -3,7 +3,6 @@
 import json
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -374,7 +373,10 @@ def test_a_second_adopt_waits_for_the_claim_of_the_first(
 ) -> None:
     table = table_of(world)
     until = datetime(2100, 1, 1, tzinfo=UTC)
-    table.put(ADOPTION, StoredAdoption(cluster, 1, (), "ann@host process 7", until))
+    table.put(
+        ADOPTION,
+        StoredAdoption(cluster=cluster, version=1, holder="ann@host process 7", until=until),
+    )
 
     code, _, err = run("adopt", cluster, "--yes")
     assert (code, "Run the command again after that time." in err) == (1, True)
@@ -398,7 +400,7 @@ def end_claim(world: World, cluster: str) -> None:
     table = table_of(world)
     stored = table.get(ADOPTION, cluster=cluster)
     assert stored is not None
-    past = replace(stored, until=datetime(2026, 1, 1, tzinfo=UTC))
+    past = stored.model_copy(update={"until": datetime(2026, 1, 1, tzinfo=UTC)})
     table.put(ADOPTION, past, replaces=stored.version)
 
 

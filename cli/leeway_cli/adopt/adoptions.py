@@ -8,11 +8,12 @@ import getpass
 import os
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 from leeway.table import Record, RecordChanged, Table
+from pydantic import BaseModel, ConfigDict
 
 from leeway_cli.adopt.changes import Change
 from leeway_cli.errors import CannotBeDoneError
@@ -35,10 +36,11 @@ def new_holder() -> str:
 NEVER = datetime.min.replace(tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredAdoption:
+class StoredAdoption(BaseModel):
     """The changes of adopt in order, and until when `holder` works on the cluster; empty: nobody
     does."""
+
+    model_config = ConfigDict(frozen=True)
 
     cluster: str
     version: int = 0
@@ -60,7 +62,7 @@ class Adoption:
     holder: str = field(default_factory=new_holder)
 
     def __post_init__(self) -> None:
-        self._stored = StoredAdoption(self.cluster)
+        self._stored = StoredAdoption(cluster=self.cluster)
 
     @property
     def changes(self) -> dict[str, Change]:
@@ -70,7 +72,7 @@ class Adoption:
     def read(self) -> None:
         """Read the changes without a claim, for a dry run."""
         found = self.table.get(ADOPTION, cluster=self.cluster)
-        self._stored = found or StoredAdoption(self.cluster)
+        self._stored = found or StoredAdoption(cluster=self.cluster)
 
     def claim(self) -> None:
         """Claim the cluster and read its changes.
@@ -107,7 +109,10 @@ class Adoption:
             return  # another process has the claim
         try:
             if stored.changes:
-                self.table.put(ADOPTION, replace(stored, version=stored.version + 1, holder=""))
+                self.table.put(
+                    ADOPTION,
+                    stored.model_copy(update={"version": stored.version + 1, "holder": ""}),
+                )
             else:
                 self.table.delete(ADOPTION, replaces=stored.version, cluster=self.cluster)
         except RecordChanged:
@@ -117,7 +122,9 @@ class Adoption:
         """Write the record with a new claim; False if another process has written it."""
         until = (self.now() + CLAIM_TIME).replace(microsecond=0)
         version = self._stored.version + 1
-        written = StoredAdoption(self.cluster, version, changes, self.holder, until)
+        written = StoredAdoption(
+            cluster=self.cluster, version=version, changes=changes, holder=self.holder, until=until
+        )
         try:
             self.table.put(ADOPTION, written)
         except RecordChanged:

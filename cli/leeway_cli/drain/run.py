@@ -360,10 +360,9 @@ def _line(pod: PodProgress) -> str:
 
 def _as_data(plan: NodePlan, drain: Drain | None, drained: bool) -> dict[str, Any]:
     """Render the result for a node. A refused node has no drain."""
-    from leeway.typed_json import adapter_of
+    from leeway.typed_json import to_plain
 
     if drain is None:
         return {"node": plan.node, "drained": False, "refused": plan.refused, "pods": []}
-    writer = adapter_of(PodProgress)
-    pods = [writer.dump_python(pod, mode="json") for pod in drain.pods.values()]
+    pods = [to_plain(pod) for pod in drain.pods.values()]
     return {"node": plan.node, "drained": drained, "pods": pods}

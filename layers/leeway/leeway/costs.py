@@ -40,7 +40,7 @@ from leeway.selection.offers.catalog import Catalog
 from leeway.selection.offers.machines import ACCELERATORS
 from leeway.selection.resources import Resources
 from leeway.table import Record, RecordChanged, Table
-from leeway.typed_json import adapter_of
+from leeway.typed_json import dumps, loads
 
 SAMPLE_SECONDS = 300
 TOLD_EVERY = 3
@@ -162,7 +162,7 @@ class CostHour:
 
 
 def _packed(hour: CostHour) -> bytes:
-    return zlib.compress(adapter_of(CostHour).dump_json(hour))
+    return zlib.compress(dumps(hour))
 
 
 def _unpacked(packed: bytes) -> CostHour:
@@ -170,8 +170,7 @@ def _unpacked(packed: bytes) -> CostHour:
         content = zlib.decompress(packed)
     except zlib.error:
         content = b""  # an invalid record, as any other that is no JSON
-    hour: CostHour = adapter_of(CostHour).validate_json(content)
-    return hour
+    return loads(CostHour, content)
 
 
 COST = Record(

@@ -8,10 +8,9 @@ The Lease still counts when the record names Leeway.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pydantic import AwareDatetime
-
 from leeway.reasons import Reason, ReasonCode
 from leeway.table import Record, Table
+from leeway.typed_json import Aware
 
 SWITCHED_TO_KARPENTER = ReasonCode(
     "SwitchedToKarpenter",
@@ -37,7 +36,7 @@ class Switch:
     cluster: str
     version: int
     buyer: Buyer
-    since: AwareDatetime
+    since: Aware
     replicas: int = 0
 
 

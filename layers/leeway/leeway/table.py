@@ -13,7 +13,7 @@
 - **Keys**: the templates of partition key and sort key name parts. A call names the parts; `put`
   takes those that the call does not name from the attributes of the record. A `#` in a part is
   escaped, so no name ends its part of the key.
-- **Values**: a pydantic model, a dataclass, or another type that pydantic knows, stored as JSON.
+- **Values**: a pydantic model, a dataclass, or another type that `typed_json` reads, as JSON.
   `packed=(encode, decode)` stores bytes instead.
 - **Versions**: a `versioned` record has an attribute `version`, which counts writes. `put` writes
   version n over version n - 1, and version 1 if there is no record. `replaces=0` writes a record of
@@ -39,9 +39,7 @@ from typing import Any, overload
 from urllib.parse import unquote
 from zlib import crc32
 
-from pydantic import ValidationError
-
-from leeway.typed_json import adapter_of
+from leeway.typed_json import BadValue, dumps, loads
 
 type KeyPart = str | int | datetime
 type Key = tuple[str, str]
@@ -148,7 +146,7 @@ class Record[T]:
                 indexed[index.attribute] = shards[crc32(key[0].encode()) % len(shards)]
         return Item(
             key,
-            self.packed[0](value) if self.packed else _json(self.kind, value),
+            self.packed[0](value) if self.packed else dumps(value).decode(),
             version=value.version if self.versioned else 1,
             expires=None if end is None else int(end.timestamp()),
             indexed=indexed,
@@ -165,11 +163,9 @@ class Record[T]:
                 return self.packed[1](item.body)
             if self.packed or not isinstance(item.body, str):
                 raise UnreadableRecord(item, "`record` is missing or has another type")
-            value = adapter_of(self.kind).validate_json(item.body)
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise UnreadableRecord(item, f"{where}: {first['msg']}") from error
+            value = loads(self.kind, item.body)
+        except BadValue as error:
+            raise UnreadableRecord(item, str(error)) from error
         if (key := self._key_in(value, item)) != item.key:
             raise UnreadableRecord(item, f"it holds the record {' '.join(key)}")
         return value
@@ -193,10 +189,6 @@ class Record[T]:
 _PART = re.compile(r"\{(\w+)\}")
 
 _CLAIM = Record(datetime, "CLAIM#{task}", "CLAIM", kept_for=lambda until: until)
-
-
-def _json(kind: Any, value: Any) -> str:
-    return adapter_of(kind).dump_json(value).decode()
 
 
 def _filled(template: str, parts: Mapping[str, KeyPart]) -> str:

@@ -141,6 +141,7 @@ class FinishResult:
 
 
 STEP_RESULTS = (
+    Admission,
     AttemptId,
     NodeCheck,
     UnjoinedResult,

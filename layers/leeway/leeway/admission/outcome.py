@@ -14,7 +14,7 @@ from leeway.ports.aws import CloudRefused, LeewayEvents
 from leeway.ports.kubernetes import Cluster, ClusterRefused, ClusterUnavailable, NodeEvent
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.telemetry import Telemetry
-from leeway.typed_json import adapter_of
+from leeway.typed_json import to_plain
 
 NOT_REPORTED = ReasonCode(
     "AdmissionNotReported", "Leeway could not write {what}: {error}.", "nodes-are-not-ready"
@@ -85,7 +85,7 @@ class AdmissionOutcome:
     def to_dict(self) -> dict[str, Any]:
         """Render the answer of the function: the fields, `code`, `message` and `needs_attention`,
         as the outcome of a retirement has them."""
-        rendered: dict[str, Any] = adapter_of(AdmissionOutcome).dump_python(self, mode="json")
+        rendered: dict[str, Any] = to_plain(self)
         return {
             "code": self.reason.code,
             "message": self.message,

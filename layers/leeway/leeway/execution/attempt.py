@@ -7,10 +7,10 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Protocol
 
-from pydantic import Field
+from msgspec import Meta
 
 from leeway.reasons import Reason
-from leeway.typed_json import adapter_of
+from leeway.typed_json import from_plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +18,9 @@ class AttemptId:
     """One attempt of the retirement or the admission of an instance: the input of a durable
     function."""
 
-    instance: Annotated[str, Field(pattern=r"^i-(?:[0-9a-f]{8}|[0-9a-f]{17})$")]
-    cluster: Annotated[str, Field(min_length=1)]
-    attempt: Annotated[int, Field(ge=1)]
+    instance: Annotated[str, Meta(pattern=r"^i-(?:[0-9a-f]{8}|[0-9a-f]{17})\Z")]
+    cluster: Annotated[str, Meta(min_length=1)]
+    attempt: Annotated[int, Meta(ge=1)]
 
 
 def parse_attempt_id(event: Any) -> AttemptId:
@@ -29,7 +29,7 @@ def parse_attempt_id(event: Any) -> AttemptId:
     Raises:
         ValueError: the event is not an AttemptId; the message names the field and what is expected.
     """
-    return adapter_of(AttemptId).validate_python(event)
+    return from_plain(AttemptId, event)
 
 
 MAX_NOTICE_IDS = 50

@@ -9,9 +9,8 @@ from aws_durable_execution_sdk_python import DurableContext, durable_execution
 from aws_durable_execution_sdk_python.config import Duration, StepConfig
 from aws_durable_execution_sdk_python.retries import RetryDecision
 from aws_durable_execution_sdk_python.serdes import SerDes, SerDesContext
-from pydantic import TypeAdapter
 
-from leeway.typed_json import adapter_of
+from leeway.typed_json import dumps, loads
 
 __all__ = ["DurableContext", "DurableSteps", "durable_execution"]
 # Handlers import the SDK from here: what Leeway sets up before any import covers the SDK as well.
@@ -34,11 +33,11 @@ class Typed[T](SerDes[T]):
     """Serializes the results of steps as JSON, for one type."""
 
     def __init__(self, kind: type[T]) -> None:
-        self._adapter: TypeAdapter[T] = adapter_of(kind)
+        self._kind = kind
 
     def serialize(self, value: T, serdes_context: SerDesContext) -> str:
         """Return the result as JSON, compressed if it is large."""
-        written = self._adapter.dump_json(value)
+        written = dumps(value)
         if len(written) <= MAX_UNCOMPRESSED:
             return written.decode()
         return _COMPRESSED + b64encode(zlib.compress(written)).decode()
@@ -47,7 +46,7 @@ class Typed[T](SerDes[T]):
         """Read a result that `serialize` wrote in an earlier invocation."""
         if data.startswith(_COMPRESSED):
             data = zlib.decompress(b64decode(data.removeprefix(_COMPRESSED))).decode()
-        return self._adapter.validate_json(data)
+        return loads(self._kind, data)
 
 
 def retry(error: Exception, attempt: int) -> RetryDecision:

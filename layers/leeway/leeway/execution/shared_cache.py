@@ -5,12 +5,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pydantic import ValidationError
-
 from leeway.clock import Clock
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.table import Record, Table, UnreadableRecord
-from leeway.typed_json import adapter_of
+from leeway.typed_json import BadValue, dumps, loads
 
 FRESH_FOR = timedelta(seconds=15)
 """How long a cached value is used."""
@@ -66,11 +64,11 @@ class SharedCache:
         polls = MAX_POLLS if self._may_poll(what) else 1
         claimed_at: datetime | None = None  # when another function's claim was seen
         # During a deployment the table can have a value of another shape: it is read again.
-        with suppress(CloudUnavailable, CloudRefused, UnreadableRecord, ValidationError):
+        with suppress(CloudUnavailable, CloudRefused, UnreadableRecord, BadValue):
             while True:
                 now = self._clock.now()
                 if cached is not None and _is_fresh(cached, now):
-                    value = adapter_of(kind).validate_json(cached.body)
+                    value = loads(kind, cached.body)
                     self._values[what] = cached
                     return value
                 if not polls:
@@ -88,7 +86,7 @@ class SharedCache:
                 self._clock.sleep(POLL_EVERY)
         read_at = self._clock.now()
         value = read()
-        self._values[what] = CachedValue(adapter_of(kind).dump_json(value).decode(), read_at)
+        self._values[what] = CachedValue(dumps(value).decode(), read_at)
         with suppress(CloudUnavailable, CloudRefused):  # other functions read the value themselves
             self._table.put(CACHED, self._values[what], what=what)
         return value

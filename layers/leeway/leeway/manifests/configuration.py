@@ -7,8 +7,6 @@ from datetime import UTC, datetime, timedelta
 from threading import RLock
 from typing import Protocol
 
-from pydantic import AwareDatetime
-
 from leeway import __version__
 from leeway.clock import Clock
 from leeway.manifests.cluster import Cluster, cluster_policy
@@ -18,6 +16,7 @@ from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.reasons import Reason, ReasonCode
 from leeway.table import Record, Table, UnreadableRecord
 from leeway.telemetry import Telemetry
+from leeway.typed_json import Aware
 
 MANIFEST_INVALID = ReasonCode(
     "ManifestInvalid",
@@ -52,8 +51,8 @@ class StoredManifest:
     body: str
     version: int
     written_by: str
-    written_at: AwareDatetime
-    deleted_at: AwareDatetime | None = None
+    written_at: Aware
+    deleted_at: Aware | None = None
     original: str = ""
     in_cluster: bool = False
 

@@ -16,8 +16,6 @@ from functools import partial
 from itertools import takewhile
 from typing import Protocol
 
-from pydantic import AwareDatetime
-
 from leeway import __version__
 from leeway.clock import Clock
 from leeway.manifests.configuration import (
@@ -33,6 +31,7 @@ from leeway.ports.aws import CloudRefused
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.switched import switch_of, switched_block
 from leeway.table import Record, RecordChanged, Table
+from leeway.typed_json import Aware
 
 TAKE = "leeway.sh/take"
 """The label or annotation of a ScaledObject that Leeway takes over from KEDA: `true`."""
@@ -70,7 +69,7 @@ class ManifestHome:
     version: int
     home: Home
     held: Reason | None = None
-    missing: Mapping[str, AwareDatetime] = field(default_factory=dict)
+    missing: Mapping[str, Aware] = field(default_factory=dict)
 
 
 HOME = Record(ManifestHome, "MANIFESTS#{cluster}", "HOME", versioned=True)

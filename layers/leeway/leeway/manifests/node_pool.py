@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from functools import cache
 from itertools import combinations, pairwise
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -14,6 +15,7 @@ from pydantic import (
     AfterValidator,
     Field,
     StringConstraints,
+    TypeAdapter,
     ValidationError,
     model_validator,
 )
@@ -58,7 +60,6 @@ from leeway.selection.pods import NodePool as Pool
 from leeway.selection.pods import OnDemandShare, Taint
 from leeway.selection.requirements import Operator, Requirement, Requirements
 from leeway.selection.resources import amount, parse
-from leeway.typed_json import adapter_of
 
 USD_PER_HOUR = f"{GROUP}usd-per-hour"
 """The limit of a pool in money. Karpenter accepts it as the name of a resource that no node has."""
@@ -378,7 +379,7 @@ class NodePool(Manifest):
                 f"expected a JSON list of 1 to {MOST_WINDOWS} windows, such as "
                 '[{"timezone": "Europe/Berlin", "start": "30 7 * * 1-5", "end": "0 19 * * 1-5"}]'
             )
-        found = adapter_of(tuple[TimeWindow, ...]).validate_python(tuple(parsed))
+        found = _windows().validate_python(tuple(parsed))
         return tuple(one.window() for one in found)
 
     def on_demand(self) -> OnDemandShare | None:
@@ -483,6 +484,11 @@ class NodePool(Manifest):
         if not lasting and self.on_demand() not in {None, OnDemandShare()}:
             said = "the pool has an on-demand share, and its requirements allow only Spot"
             yield Note(("metadata", "annotations"), said)
+
+
+@cache
+def _windows() -> TypeAdapter[tuple[TimeWindow, ...]]:
+    return TypeAdapter(tuple[TimeWindow, ...])
 
 
 def _overlap(one: Window, other: Window) -> bool:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Annotated, Any
 
-from pydantic import Field
+from msgspec import Meta
 
 from leeway.clock import Clock
 from leeway.costs import Recorded
@@ -75,7 +75,7 @@ from leeway.retirement.attempts import return_again
 from leeway.retirement.record import RETIREMENT, Retirement, ReturnTerms
 from leeway.retirement.surge import SurgePorts
 from leeway.table import RecordChanged, Table
-from leeway.typed_json import adapter_of
+from leeway.typed_json import from_plain
 
 CLUSTER_CONCURRENCY = 32
 """Clusters that are reconciled at the same time. An API server that does not answer holds one
@@ -91,7 +91,7 @@ _API_ERRORS = (CloudUnavailable, CloudRefused, ClusterUnavailable, ClusterRefuse
 class ReconcileRequest:
     """The input of the function: empty for all clusters, or one instance to clean up after."""
 
-    instance: Annotated[str, Field(pattern=f"^({INSTANCE_ID})?$")] = ""
+    instance: Annotated[str, Meta(pattern=f"^({INSTANCE_ID})?\\Z")] = ""
     cluster: str = ""
 
 
@@ -101,7 +101,7 @@ def parse_request(event: Any) -> ReconcileRequest:
     Raises:
         ValueError: it is not a request; the message names the field and what was expected.
     """
-    return adapter_of(ReconcileRequest).validate_python(event)
+    return from_plain(ReconcileRequest, event)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from leeway.retirement.reasons import (
 )
 from leeway.retirement.record import Method, Retirement, Successor
 from leeway.telemetry import Telemetry
-from leeway.typed_json import adapter_of
+from leeway.typed_json import dumps, to_plain
 
 FAILED = "failed"
 """The replacement of an outcome if the request for it did not succeed in time."""
@@ -241,13 +241,12 @@ class Outcome:
         whole = _dump(self.to_dict())
         if len(whole.encode()) <= EVENT_LIMIT:
             return whole
-        pods = adapter_of(PodProgress)
         room = EVENT_LIMIT - len(_dump(replace(self, pods=()).to_dict()).encode())
         # The summary counts pods, so the pods that are left out must not change it.
         room -= len(self.summary.message.encode())
         kept: list[PodProgress] = []
         for pod in sorted(self.pods, key=_went_as_planned):
-            room -= len(pods.dump_json(pod)) + 1
+            room -= len(dumps(pod)) + 1
             if room < 0:
                 break
             kept.append(pod)
@@ -258,7 +257,7 @@ class Outcome:
     def to_dict(self) -> dict[str, Any]:
         """Render the answer of the function: the fields, the summary's `code` and `message`, and
         `needs_attention`."""
-        rendered: dict[str, Any] = adapter_of(Outcome).dump_python(self, mode="json")
+        rendered: dict[str, Any] = to_plain(self)
         return self._summary_fields() | rendered
 
     def _summary_fields(self) -> dict[str, Any]:

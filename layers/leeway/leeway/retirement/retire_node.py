@@ -31,6 +31,7 @@ from leeway.retirement.hooks import HookAnswers
 from leeway.retirement.outcome import Outcome
 from leeway.retirement.progress import Drain
 from leeway.retirement.reasons import NODE_KEPT, NOT_REPLACED
+from leeway.retirement.record import Retirement
 from leeway.retirement.replace import (
     ReplacementResult,
     request_replacement,
@@ -40,6 +41,7 @@ from leeway.retirement.replace import (
 from leeway.retirement.targets import TargetsResult, wait_for_targets
 
 STEP_RESULTS = (
+    Retirement,
     AttemptId,
     CordonResult,
     ReplacementResult,

@@ -24,7 +24,7 @@ from leeway.aws.eventbridge import EventBridgeLeewayEvents
 from leeway.aws.table import DynamoTable
 from leeway.clock import CorrectedClock, SystemClock, follow_dates
 from leeway.manifests.configuration import Configuration, ManifestTelemetry, StoredManifests
-from leeway.typed_json import adapter_of
+from leeway.typed_json import decoder_of
 
 DEFAULT_TRIES = 6
 """Tries of an AWS call, with exponential backoff: in a throttled storm the calls succeed after some
@@ -189,14 +189,14 @@ def client(service: str, tries: int = 0, read_timeout: int = READ_TIMEOUT) -> An
 
 def prepare(
     services: Iterable[str],
-    serialised: Iterable[type[Any]],
+    read: Iterable[type[Any]],
     fail_fast: Iterable[str] = (),
     listing: Iterable[str] = (),
 ) -> None:
-    """Build clients and serialisers while Lambda initialises the function: it gives the function a
+    """Build clients and decoders while Lambda initialises the function: it gives the function a
     full vCPU for that, at any memory size. Outside Lambda this does nothing.
 
-    `serialised` are the types that the function writes as JSON; `fail_fast` are services of which
+    `read` are the types that the function reads from JSON; `fail_fast` are services of which
     the function uses a client with FAIL_FAST_TRIES, `listing` those with LIST_READ_TIMEOUT.
     """
     if "AWS_LAMBDA_FUNCTION_NAME" not in os.environ:
@@ -207,8 +207,8 @@ def prepare(
         client(service, tries=FAIL_FAST_TRIES)
     for service in listing:
         client(service, read_timeout=LIST_READ_TIMEOUT)
-    for kind in serialised:
-        adapter_of(kind)
+    for kind in read:
+        decoder_of(kind)
 
 
 def probed[C, R](handler: Callable[[Any, C], R]) -> Callable[[Any, C], R | dict[str, Any]]:
