@@ -12,7 +12,8 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import handler
 parts = {".".join(name.split(".")[:2]) for name in sys.modules if name.startswith("leeway.")}
-print(*sorted(parts & set(sys.argv[2:])), *sorted({"lightkube", "numpy"} & sys.modules.keys()))
+heavy = {"leeway.notices.parse", "lightkube", "numpy"} & sys.modules.keys()
+print(*sorted(parts & set(sys.argv[2:])), *sorted(heavy))
 """
 FEATURES = [
     f"leeway.{name}"
@@ -33,7 +34,7 @@ FEATURES = [
 @pytest.mark.parametrize(
     ("function", "expected"),
     [
-        ("receive_notice", "leeway.admission leeway.interruption"),
+        ("receive_notice", "leeway.admission leeway.interruption leeway.notices.parse"),
         ("retire_node", "leeway.kubernetes"),
         ("admit_node", "leeway.admission leeway.kubernetes"),
         ("keep_headroom", "leeway.kubernetes"),

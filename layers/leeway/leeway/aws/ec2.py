@@ -28,8 +28,7 @@ from leeway.instances.owners import (
     cluster_of,
     owner_of,
 )
-from leeway.notices import InterruptionAction
-from leeway.notices.parse import block_ends_instances_at
+from leeway.notices import InterruptionAction, block_ends_instances_at
 from leeway.selection.labels import ON_DEMAND, RESERVED, SPOT
 from leeway.selection.offers.reservations import BLOCK, INTERRUPTIBLE, ReservedCapacity
 

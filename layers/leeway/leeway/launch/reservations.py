@@ -17,7 +17,7 @@ from leeway.launch.belonging import why_not_reserved_for
 from leeway.launch.intent import LaunchIntent
 from leeway.launch.node_settings import NodeSettings, Setting
 from leeway.manifests.base import CapacityReservationTerm
-from leeway.notices.parse import block_ends_instances_at
+from leeway.notices import block_ends_instances_at
 from leeway.reasons import Reason, ReasonCode
 from leeway.selection.labels import CAPACITY_TYPE, RESERVED
 from leeway.selection.offers.reservations import Reservation, ReservedCapacity

@@ -78,6 +78,9 @@ def _is_network(text: str) -> str:
     return str(network)
 
 
+# Defaults are `model_construct`ed: they need no check, and the import builds no validator for them.
+
+
 class NoticePolicy(Strict):
     """The policy for one kind of notice. Fields that are not set keep their defaults."""
 
@@ -145,24 +148,24 @@ class Notices(Strict):
 
     model_config = ConfigDict(alias_generator=lambda name: name.replace("_", "-"))
 
-    spot_interruption: SpotInterruptionPolicy = SpotInterruptionPolicy()
+    spot_interruption: SpotInterruptionPolicy = SpotInterruptionPolicy.model_construct()
     """Spot interruption: EC2 reclaims the instance in two minutes."""
-    rebalance: NoticePolicy = NoticePolicy()
+    rebalance: NoticePolicy = NoticePolicy.model_construct()
     """Rebalance recommendation: the Spot instance has a higher risk of interruption."""
-    terminate_hook: NoticePolicy = NoticePolicy()
+    terminate_hook: NoticePolicy = NoticePolicy.model_construct()
     """Terminate hook: an Auto Scaling group terminates the instance and waits for its lifecycle
     hook."""
-    launch_hook: LaunchPolicy = LaunchPolicy()
+    launch_hook: LaunchPolicy = LaunchPolicy.model_construct()
     """Launch hook: an Auto Scaling group launched the instance and waits for its lifecycle hook."""
-    state_change: NoticePolicy = NoticePolicy()
+    state_change: NoticePolicy = NoticePolicy.model_construct()
     """State change: the instance stops or terminates."""
-    scheduled_change: ScheduledChangePolicy = ScheduledChangePolicy()
+    scheduled_change: ScheduledChangePolicy = ScheduledChangePolicy.model_construct()
     """Scheduled change: AWS Health announces maintenance or retirement of the instance."""
-    capacity_reservation: NoticePolicy = NoticePolicy()
+    capacity_reservation: NoticePolicy = NoticePolicy.model_construct()
     """Capacity reservation: EC2 reclaims an instance that runs in a capacity reservation."""
-    impaired_status: ImpairedStatusPolicy = ImpairedStatusPolicy()
+    impaired_status: ImpairedStatusPolicy = ImpairedStatusPolicy.model_construct()
     """Impaired status: EC2 status checks of the instance fail."""
-    unhealthy_node: UnhealthyNodePolicy = UnhealthyNodePolicy()
+    unhealthy_node: UnhealthyNodePolicy = UnhealthyNodePolicy.model_construct()
     """Unhealthy node: a condition of the Node says for ten or thirty minutes that it does not
     work."""
 
@@ -323,9 +326,9 @@ class ClusterSpec(Strict):
     groups_may_use_pools: bool = False
     """Whether Leeway's node pools launch the successor of a group's node if EC2 has no capacity for
     the group in any of its zones. The group then gets smaller by the old node."""
-    groups: Groups = Groups()
+    groups: Groups = Groups.model_construct()
     """How nodes of Auto Scaling groups are replaced when their group launches others now."""
-    churn: Churn = Churn()
+    churn: Churn = Churn.model_construct()
     """The disruption budget: how many nodes may retire voluntarily in a period."""
     surge: bool = False
     """Before a voluntary retirement evicts a pod that a PodDisruptionBudget keeps, scale its
@@ -334,17 +337,17 @@ class ClusterSpec(Strict):
     wait_for_targets: bool = False
     """After the drain of a node that has time to spare, end its instance only when Network and
     Application Load Balancers have drained its targets, and at the deadline at the latest."""
-    notices: Notices = Notices()
+    notices: Notices = Notices.model_construct()
     """The policy for each kind of notice."""
-    provisioning: Provisioning = Provisioning()
+    provisioning: Provisioning = Provisioning.model_construct()
     """How nodes are launched for pending pods."""
-    launches: Launches = Launches()
+    launches: Launches = Launches.model_construct()
     """The brake on launches of nodes for pods."""
-    give_back: GiveBack = GiveBack()
+    give_back: GiveBack = GiveBack.model_construct()
     """What it must save to move pods to fewer or cheaper nodes."""
-    costs: Costs = Costs()
+    costs: Costs = Costs.model_construct()
     """How `leeway cost` splits what the nodes cost."""
-    defaults: Defaults = Defaults()
+    defaults: Defaults = Defaults.model_construct()
     """The node class of pools whose node class has no manifest. Launches also use its node role,
     subnets, security groups and tags if a node class does not set them."""
     control_plane: ControlPlane | None = None
@@ -365,7 +368,7 @@ class Cluster(Manifest):
     api_version: Literal["leeway.sh/v1"]
     kind: Literal["Cluster"]
     metadata: ClusterMetadata
-    spec: ClusterSpec = ClusterSpec()
+    spec: ClusterSpec = ClusterSpec.model_construct()
     """The policy of Leeway in the cluster."""
 
     summary_columns: ClassVar[tuple[str, ...]] = ("PAUSED", "DRY-RUN")

@@ -5,7 +5,7 @@ models of the events would lengthen its cold start.
 """
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NewType
 
@@ -93,3 +93,20 @@ class MalformedNotice(ValueError):
 
 class UnknownNotice(ValueError):
     """The event is valid, but Leeway does not handle its source or detail-type."""
+
+
+BLOCK_ENDS_BEFORE = timedelta(minutes=30)
+"""How long before the end of a Capacity Block EC2 begins to terminate its instances. The event
+comes 10 minutes before that. Source: EC2 user guide, "Monitor Capacity Blocks using EventBridge".
+"""
+
+ULTRASERVER_ENDS_BEFORE = timedelta(minutes=60)
+"""The same for an UltraServer. Source: EC2 user guide, "Capacity Blocks for ML"."""
+
+_ULTRASERVERS = ("p6e-", "trn2u.")
+
+
+def block_ends_instances_at(ends: datetime, instance_type: str) -> datetime:
+    """Return when EC2 begins to terminate the instances of a Capacity Block that ends at a time."""
+    is_ultraserver = instance_type.startswith(_ULTRASERVERS)
+    return ends - (ULTRASERVER_ENDS_BEFORE if is_ultraserver else BLOCK_ENDS_BEFORE)

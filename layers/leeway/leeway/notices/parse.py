@@ -18,7 +18,9 @@ from pydantic import (
 )
 
 from leeway.notices import (
+    BLOCK_ENDS_BEFORE,
     INSTANCE_ID,
+    ULTRASERVER_ENDS_BEFORE,
     InstanceId,
     InterruptionAction,
     LifecycleHook,
@@ -121,21 +123,7 @@ class _BlockExpiration(Detail):
     ends: Annotated[_When, Field(alias="end-date")]
 
 
-# EC2 begins to terminate the instances of a Capacity Block 30 minutes before the block ends, and
-# sends the event 10 minutes before that. Source: EC2 user guide, "Monitor Capacity Blocks using
-# EventBridge".
-BLOCK_ENDS_BEFORE = timedelta(minutes=30)
-
-# An UltraServer needs an hour. Source: EC2 user guide, "Capacity Blocks for ML".
-_ULTRASERVERS = ("p6e-", "trn2u.")
-_ULTRASERVER_ENDS_BEFORE = timedelta(minutes=60)
 _WARNED_WITHIN = timedelta(minutes=15)
-
-
-def block_ends_instances_at(ends: datetime, instance_type: str) -> datetime:
-    """Return when EC2 begins to terminate the instances of a Capacity Block that ends at a time."""
-    is_ultraserver = instance_type.startswith(_ULTRASERVERS)
-    return ends - (_ULTRASERVER_ENDS_BEFORE if is_ultraserver else BLOCK_ENDS_BEFORE)
 
 
 class _ReservationInterruption(Detail):
@@ -176,11 +164,11 @@ def _block_expiration(envelope: Envelope) -> Notice:
     detail = _BlockExpiration.model_validate(envelope.detail)
     # The event does not name the type. For an UltraServer it comes 70 minutes before the end.
     remaining = detail.ends - envelope.time
-    early = _ULTRASERVER_ENDS_BEFORE < remaining <= _ULTRASERVER_ENDS_BEFORE + _WARNED_WITHIN
+    early = ULTRASERVER_ENDS_BEFORE < remaining <= ULTRASERVER_ENDS_BEFORE + _WARNED_WITHIN
     return envelope.notice(
         NoticeKind.CAPACITY_RESERVATION,
         [],
-        effective_at=detail.ends - (_ULTRASERVER_ENDS_BEFORE if early else BLOCK_ENDS_BEFORE),
+        effective_at=detail.ends - (ULTRASERVER_ENDS_BEFORE if early else BLOCK_ENDS_BEFORE),
         reservation=detail.reservation,
     )
 

@@ -11,6 +11,7 @@ from leeway.interruption.receive_notice import (
     NoticeTelemetry,
     ReceiveNotice,
 )
+from leeway.manifests.cluster import Cluster
 from leeway.notices import MalformedNotice, UnknownNotice
 from leeway.retirement.record import Retirement
 from leeway.wiring.clients import client, logger, metrics, prepare
@@ -51,4 +52,4 @@ def receive(event: Any) -> dict[str, Any]:
     return receipt.to_dict()
 
 
-prepare(["dynamodb", "lambda", "ec2"], [Retirement, Admission], fail_fast=["dynamodb"])
+prepare(["dynamodb", "lambda", "ec2"], [Retirement, Admission, Cluster], fail_fast=["dynamodb"])

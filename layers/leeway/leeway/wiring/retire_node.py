@@ -11,6 +11,7 @@ from leeway.catalog.unavailable import UnavailableOfferings
 from leeway.execution.shared_cache import SharedCache
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 from leeway.kubernetes.surging import HttpSurgeWorkloads
+from leeway.manifests.cluster import Cluster
 from leeway.ports.aws import ClusterEndpoint
 from leeway.retirement.context import Ports
 from leeway.retirement.outcome import RetirementTelemetry
@@ -77,5 +78,7 @@ def ports() -> Ports:
 _QUEUES = ["sqs"] if os.environ.get("LEEWAY_PROVISION_QUEUE") else []
 
 prepare(
-    ["dynamodb", "autoscaling", "events"], STEP_RESULTS, fail_fast=["dynamodb", "ec2", *_QUEUES]
+    ["dynamodb", "autoscaling", "events"],
+    [*STEP_RESULTS, Cluster],
+    fail_fast=["dynamodb", "ec2", *_QUEUES],
 )
