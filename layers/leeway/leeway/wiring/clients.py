@@ -1,5 +1,6 @@
 """Builds what every function uses: settings, AWS clients, a logger and metrics."""
 
+import gc
 import json
 import logging
 import os
@@ -194,7 +195,8 @@ def prepare(
     listing: Iterable[str] = (),
 ) -> None:
     """Build clients and decoders while Lambda initialises the function: it gives the function a
-    full vCPU for that, at any memory size. Outside Lambda this does nothing.
+    full vCPU for that, at any memory size. The garbage collector, which was off since the import
+    of `leeway`, is on again. Outside Lambda this does nothing.
 
     `read` are the types that the function reads from JSON; `fail_fast` are services of which
     the function uses a client with FAIL_FAST_TRIES, `listing` those with LIST_READ_TIMEOUT.
@@ -209,6 +211,7 @@ def prepare(
         client(service, read_timeout=LIST_READ_TIMEOUT)
     for kind in read:
         decoder_of(kind)
+    gc.enable()
 
 
 def probed[C, R](handler: Callable[[Any, C], R]) -> Callable[[Any, C], R | dict[str, Any]]:
