@@ -43,6 +43,8 @@ class _Described(GenerateJsonSchema):
 
     def encode_default(self, dft: Any) -> Any:
         """Write a default as a manifest does: pydantic would write durations by ISO 8601."""
+        if isinstance(dft, BaseModel):
+            type(dft).model_rebuild()  # `model_construct` has not built its serializer
         return render_duration(dft) if isinstance(dft, timedelta) else super().encode_default(dft)
 
     def model_schema(self, schema: "ModelSchema") -> Schema:
