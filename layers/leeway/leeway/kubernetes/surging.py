@@ -183,7 +183,7 @@ class HttpSurgeWorkloads:
         other = self._get(namespace, "Deployment", named.get("name", "")) if named else None
         spec = {**((other or {}).get("spec") or {}), **found["spec"]}
         taken = {one: spec[one] for one in ("selector", "template") if one in spec}
-        complete = len(taken) == 2  # noqa: PLR2004
+        complete = len(taken) == 2
         return {**found, "spec": {**found["spec"], **taken}} if complete else None
 
     def _read(self, path: str) -> _Object | None:
