@@ -20,6 +20,7 @@ from lightkube.resources.apiextensions_v1 import CustomResourceDefinition
 from lightkube.resources.apps_v1 import Deployment, ReplicaSet
 from lightkube.resources.core_v1 import Pod, Service
 from lightkube.resources.policy_v1 import PodDisruptionBudget
+from lightkube.types import PatchType
 
 from tests.conformance.conftest import GIVEN, Conformance, image_of
 from tests.end_to_end.environment import until
@@ -147,6 +148,7 @@ def test_a_client_sees_no_failed_request_while_the_only_pod_moves(
     remove(surging, name)
 
 
+MERGE = PatchType.MERGE
 ROLLOUTS: Any = create_namespaced_resource("argoproj.io", "v1alpha1", "Rollout", "rollouts")
 
 
@@ -181,7 +183,7 @@ def argo(env: Conformance, name: str) -> Iterator[None]:
             counts = dict.fromkeys(("replicas", "updatedReplicas"), now.status.replicas)
             same = {"observedGeneration": str(one.metadata.generation), "currentPodHash": "abc"}
             status = {"status": {**counts, **same, "stableRS": "abc"}}
-            env.kube.patch(ROLLOUTS.Status, name, status, namespace=here)
+            env.kube.patch(ROLLOUTS.Status, name, status, namespace=here, patch_type=MERGE)
 
     thread = threading.Thread(target=control)
     thread.start()
