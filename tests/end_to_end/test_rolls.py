@@ -17,7 +17,7 @@ from lightkube import Client, KubeConfig
 from lightkube.codecs import from_dict
 
 from tests.cli.conftest import drop_clients
-from tests.end_to_end.environment import Environment, run_reconcile, until
+from tests.end_to_end.environment import Environment, until
 from tests.end_to_end.rights import check_calls_are_granted
 from tests.end_to_end.test_voluntary import first, say
 
@@ -65,6 +65,11 @@ class Rolling(Environment):
 
     def reconcile(self) -> GroupRoll:
         """Run reconcile once, and return the record after it."""
+        self.run()
+        return self.roll
+
+    def run(self) -> None:
+        """Run reconcile once."""
         since = time.time()
         self.sandbox.fire("leeway-reconcile")
 
@@ -73,7 +78,6 @@ class Rolling(Environment):
             return any("milliseconds" in one for one in runs)
 
         self.until(since, ran)
-        return self.roll
 
 
 @pytest.fixture(scope="module")
@@ -110,8 +114,14 @@ def test_nodes_follow_their_group_without_a_request_and_each_successor_is_first(
     since, old = time.time(), set(cluster.free_nodes(3))
     say(cluster.sandbox, churn={"percent": 100}, groups={"drift": True})
     new = cluster.launches()
-    until(lambda: run_reconcile(cluster) or cluster.versions() == [new] * 3)
-    roll = until(lambda: (found := cluster.reconcile()).is_over and found)
+
+    def rolled() -> bool:
+        cluster.run()
+        return cluster.versions() == [new] * 3
+
+    until(rolled)
+    until(lambda: cluster.reconcile().is_over)
+    roll = cluster.roll
     assert (roll.replaced, roll.asked_by, roll.kept) == (3, "", {})
     journal = cluster.since(since)
     outcomes = [one for instance in old for one in journal.outcomes(instance)]
@@ -130,7 +140,7 @@ def test_a_roll_is_stopped_taken_up_again_and_keeps_the_node_that_a_budget_holds
     cluster: Rolling,
 ) -> None:
     with Client(KubeConfig.from_file(cluster.sandbox.kubeconfig), trust_env=False) as kube:
-        kube.create(from_dict(SINGLE))
+        kube.create(from_dict(dict(SINGLE)))
     since, (old, *_) = time.time(), cluster.versions()
     new = cluster.launches()
     ask()
