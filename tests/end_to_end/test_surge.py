@@ -171,4 +171,6 @@ def test_every_right_of_the_role_is_used_and_no_other(surging: Surging) -> None:
     assert used(surging.sandbox, "RetireNodeRole") <= allowed
     unused = granted("leeway-surge") - used(surging.sandbox, "RetireNodeRole")
     # The sandbox has no KEDA, and these workloads have no claims.
-    assert unused == {"list scaledobjects.keda.sh", "get persistentvolumeclaims"}
+    # Used with KEDA, with claims, and with Rollouts of Argo, which conformance tests have.
+    argo = {"get rollouts.argoproj.io", "patch rollouts/scale.argoproj.io"}
+    assert unused == {"list scaledobjects.keda.sh", "get persistentvolumeclaims", *argo}
