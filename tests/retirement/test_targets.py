@@ -107,10 +107,10 @@ def test_a_cluster_that_does_not_ask_reads_no_target(kind: NoticeKind) -> None:
         (
             ("healthy",),
             110,
-            "lacks at least 10 s of its deregistration delay of 110 s, and nothing",
+            "lacks at least 15 s of its deregistration delay of 110 s, and nothing",
         ),
-        (("draining", "healthy"), 300, "lacks at least 200 s"),
-        (("healthy",), 100, ""),
+        (("draining", "healthy"), 300, "lacks at least 205 s"),
+        (("healthy",), 95, ""),
         (("unused",), 300, ""),
         ((), 300, ""),
     ],
@@ -118,7 +118,7 @@ def test_a_cluster_that_does_not_ask_reads_no_target(kind: NoticeKind) -> None:
 def test_what_two_minutes_cut_of_a_deregistration_is_at_least_what_is_lacking(
     states: tuple[str, ...], delay: int, cut: str
 ) -> None:
-    since, now = NOTICED + timedelta(seconds=10), NOTICED + timedelta(seconds=20)
+    since, now = NOTICED + timedelta(seconds=10), NOTICED + timedelta(seconds=40)
     groups = {ARN: TargetGroup({FACTS.instance: states} if states else {}, delay)}
     end = NOTICED + SPOT_WARNING
     reason = decide_cut(groups, FACTS.instance, since, now, end)

@@ -180,11 +180,13 @@ class HttpSurgeWorkloads:
             return found
         # A Rollout may use the template and the selector of a Deployment, which has no pods then.
         named = found["spec"].get("workloadRef") or {}
-        other = self._get(namespace, "Deployment", named.get("name", "")) if named else None
-        spec = {**((other or {}).get("spec") or {}), **found["spec"]}
-        taken = {one: spec[one] for one in ("selector", "template") if one in spec}
-        complete = len(taken) == 2
-        return {**found, "spec": {**found["spec"], **taken}} if complete else None
+        of = named.get("kind") == "Deployment"
+        other = self._get(namespace, "Deployment", named.get("name", "")) if of else None
+        taken = {**((other or {}).get("spec") or {}), **found["spec"]}
+        if "selector" not in taken or "template" not in taken:
+            return None
+        spec = {**found["spec"], "selector": taken["selector"], "template": taken["template"]}
+        return {**found, "spec": spec}
 
     def _read(self, path: str) -> _Object | None:
         """Read an object; None if there is none."""

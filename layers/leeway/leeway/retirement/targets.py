@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
+from leeway.execution.shared_cache import FRESH_FOR
 from leeway.policy.rules import SAFETY_MARGIN, SPOT_WARNING
 from leeway.ports.aws import CloudRefused, CloudUnavailable, Target, TargetGroup
 from leeway.reasons import Reason
@@ -81,14 +82,15 @@ def decide_cut(
 ) -> Reason | None:
     """Return how much of its deregistration an instance lacks that EC2 ends at `end`, at least;
     None if nothing is known to be cut. Nothing deregistered it before `since`. `groups` are target
-    groups by their ARNs."""
+    groups by their ARNs, as they were within FRESH_FOR."""
     cut = []
     for arn, group in sorted(groups.items()):
         states = [one for one in group.states.get(instance, ()) if one != OVER]
         if not states:
             continue
         drains = all(one == "draining" for one in states)
-        has = max(end - (since if drains else now), timedelta(0))
+        began = since if drains else max(since, now - FRESH_FOR)
+        has = max(end - began, timedelta(0))
         lacks = group.delay - int(has.total_seconds())
         if lacks > 0:
             why = "" if drains else ", and nothing has deregistered it yet"
