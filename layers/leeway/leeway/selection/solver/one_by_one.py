@@ -667,9 +667,8 @@ def _on_whole_nodes(inserter: Inserter, problem: Problem, known: Mixes) -> tuple
     nodes: hardly any plan costs less."""
     part = problem.of_offerings(inserter.offerings)
     order = np.array(_in_order(problem.counts, inserter.worth), dtype=np.int64)
-    (cheapest, _), *found = known
     tried: list[AnyNodes] = []
-    for price, offerings in found:
+    for price, offerings in known:
         if all(price < nodes.price for nodes in tried):
             pods, left = filled(part, offerings, order)
             nodes = inserter.none()
@@ -677,7 +676,7 @@ def _on_whole_nodes(inserter: Inserter, problem: Problem, known: Mixes) -> tuple
                 if row.any():
                     nodes = inserter.add(nodes, _numbered(row))
             tried.append(inserter.insert(nodes, left, inserter.worth))
-    return min(tried, key=lambda nodes: nodes.price), cheapest
+    return min(tried, key=lambda nodes: nodes.price), known[0][0]
 
 
 def _numbered(pods: Floats) -> list[tuple[int, int]]:

@@ -5,7 +5,7 @@ whole nodes are chosen that hold all requests together, as if pods were divisibl
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -15,17 +15,23 @@ from leeway.selection.solver.programs import Master
 EFFICIENT = 24
 """Offerings of which several nodes may be chosen."""
 
-STEPS = 13
-"""Numbers of nodes that are tried of one offering."""
+AT_MOST = 4
+"""Nodes of one offering that are chosen at a time."""
 
-SLACKS = (1.0, 1.01, 1.02)
+CLOSED = 2
+
+WIDTH = 16
+"""Choices of nodes that are continued with the next smaller offering."""
+
+SLACKS = np.array([1.0, 1.005, 1.01, 1.02])
 """Multiples of the requests that the nodes have to hold: some of their capacity remains free."""
-
-CLOSED = 48
-"""Choices of two offerings that are completed by a node of any third one."""
 
 NODE_SHARE = 0.001
 """The part of the price that one node less is worth: pods fill few large nodes better."""
+
+SCARCE = 8
+"""The power of a resource's use on all nodes that weighs it: one that is abundant does not decide
+which node is the most like a pod."""
 
 AT_A_TIME = 4
 """Pods of a group are put onto nodes in at least this many steps for each node."""
@@ -37,24 +43,31 @@ type Mixes = list[tuple[float, Ints]]
 
 def mixes(problem: Problem, each: int) -> Mixes:
     """Return mixes of whole nodes that hold all requests, as offerings of the problem (cheapest
-    first) with their price in USD per hour. The first one is about the cheapest, and costs hardly
-    more than the cheapest plan; up to `each` of every slack follow. None are found if few offerings
-    cannot hold all pods."""
+    first) with their price in USD per hour, the cheapest mix first: up to `each` of every slack.
+    The first one costs hardly more than the cheapest plan. None are found if few offerings cannot
+    hold all pods."""
     totals = np.maximum(problem.counts @ problem.sizes, 1)
     held, prices = problem.capacity / totals, problem.prices
     divisible = Master(np.ones(len(totals)))
     divisible.add(problem, np.arange(len(prices)), np.minimum(held, 1))
-    _, worth = divisible.solve()
-    gain = (np.minimum(held, 1) @ worth) / np.maximum(prices, 1e-12)
-    efficient = np.argsort(-gain, kind="stable")[:EFFICIENT]
-    pods = float(problem.counts.sum())
-    found = [_mixes(held, prices, efficient, slack, pods) for slack in SLACKS]
-    if not found[0]:
-        return []
-    cheapest = min(found[0], key=lambda mix: mix[0])
-    ranked = [mix for some in found for mix in sorted(some, key=_rank)[:each]]
-    distinct = {offerings.tobytes(): (price, offerings) for price, offerings in ranked}
-    return [cheapest, *distinct.values()]
+    times, worth = divisible.solve()
+    values = np.minimum(held, 1) @ worth
+    efficient = np.argsort(-values / np.maximum(prices, 1e-12), kind="stable")[:EFFICIENT]
+    efficient = efficient[np.argsort(-values[efficient], kind="stable")]
+    # Of offerings that are needed many times, only the last nodes are searched for.
+    fixed = np.maximum(np.floor(times[efficient]) - AT_MOST, 0)
+    most = int(problem.counts.sum())
+    found: dict[bytes, tuple[float, Ints]] = {}
+    for some in _searched(held, prices, efficient, fixed, worth, most):
+        distinct = {offerings.tobytes(): (price, offerings) for price, offerings in some}
+        for key, mix in sorted(distinct.items(), key=lambda one: _rank(one[1]))[:each]:
+            found[key] = mix
+    return sorted(found.values(), key=_price)
+
+
+def _price(mix: tuple[float, Ints]) -> tuple[float, list[int]]:
+    price, offerings = mix
+    return price, offerings.tolist()
 
 
 def _rank(mix: tuple[float, Ints]) -> tuple[float, list[int]]:
@@ -62,59 +75,67 @@ def _rank(mix: tuple[float, Ints]) -> tuple[float, list[int]]:
     return price * (1 + NODE_SHARE * len(offerings)), offerings.tolist()
 
 
-def _mixes(
-    held: Floats, prices: Floats, efficient: Ints, needed: float, pods: float
-) -> list[tuple[float, Ints]]:
-    """Mixes of one offering in some number, a second one in the number that then is needed, or up
-    to two nodes fewer, and one node of a third offering instead; never more nodes than `pods`.
-    `held` (O x R) are shares of all requests."""
-    several, costs = held[efficient], prices[efficient]
-    most = np.minimum(np.ceil((needed / np.maximum(several, 1e-9)).max(axis=1)), pods)
-    numbers = np.floor(np.linspace(0, np.maximum(most, STEPS - 1), STEPS)).T  # E x N
-    open_ = np.maximum(needed - numbers[..., None] * several[:, None], 0)  # E x N x R
-    seconds = np.ceil((open_[:, :, None] / np.maximum(several, 1e-9)).max(axis=3) - 1e-9)
-    fewer = np.maximum(seconds - np.arange(3)[:, None, None, None], 0)  # 3 x E x N x E
-    missing = np.maximum(open_[:, :, None] - fewer[..., None] * several, 0)
-    spent = (numbers * costs[:, None])[:, :, None] + fewer * costs
-    # Of an offering without a resource that pods request, endlessly many nodes would be needed.
-    spent[numbers[:, :, None] + fewer > pods] = np.inf
-    least = np.zeros(spent.shape)
-    for amounts, own in zip(np.moveaxis(missing, -1, 0), held.T, strict=True):
-        np.maximum(least, _least(own, prices, amounts), out=least)
-    chosen = np.argsort(spent + least, axis=None, kind="stable")[:CLOSED]
-    rows = np.stack(np.unravel_index(chosen, spent.shape), axis=1)
-    found: dict[bytes, tuple[float, Ints]] = {}
-    for less, first, step, second in rows.tolist():
-        rest = missing[less, first, step, second]
-        price = float(spent[less, first, step, second])
-        if price == np.inf:
-            break
-        times = [int(numbers[first, step]), int(fewer[less, first, step, second])]
-        offerings = np.repeat(efficient[[first, second]], times)
-        if rest.max() > 1e-9:
-            large = (held >= rest).all(axis=1)
-            if not large.any():
-                continue
-            third = int(np.where(large, prices, np.inf).argmin())
-            price, offerings = price + float(prices[third]), np.append(offerings, third)
-        offerings = np.sort(offerings)
-        found.setdefault(offerings.tobytes(), (price, offerings))
-    return list(found.values())
+def _searched(
+    held: Floats, prices: Floats, efficient: Ints, fixed: Floats, worth: Floats, most: int
+) -> Iterator[Mixes]:
+    """Yield mixes of up to `most` nodes for each slack: a beam search over numbers of nodes, the
+    largest offerings first. `held` (O x R) are shares of all requests, `worth` (R) is the price of
+    each resource if nodes were divisible, `fixed` are numbers of efficient nodes in all mixes."""
+    slacks, steps = len(SLACKS), np.arange(AT_MOST + 1)
+    open_ = np.maximum(SLACKS[:, None, None] - fixed @ held[efficient], 0)  # S x W x R
+    spent = np.full((slacks, 1), fixed @ prices[efficient])  # S x W
+    numbers = np.tile(fixed, (slacks, 1, 1))  # S x W x E
+    closed: list[Mixes] = [[] for _ in SLACKS]
+    per_node = NODE_SHARE * float(worth.sum())
+    for stage, offering in enumerate(efficient.tolist()):
+        _close(closed, held, prices, efficient, open_, spent, numbers, most)
+        own, following = held[offering], held[efficient[min(stage + 1, len(efficient) - 1)]]
+        left = np.maximum(open_[:, :, None] - steps[:, None] * own, 0)  # S x W x N x R
+        paid = spent[:, :, None] + steps * prices[offering]
+        nodes = numbers.sum(axis=2)[:, :, None] + steps
+        nodes = nodes + np.minimum((left / np.maximum(following, 1e-9)).max(axis=3), most)
+        score = paid + left @ worth + per_node * nodes
+        needed = np.ceil((open_ / np.maximum(own, 1e-9)).max(axis=2) - 1e-9)
+        score[steps > needed[:, :, None]] = np.inf
+        score = score.reshape(slacks, -1)
+        kept = np.argsort(score, axis=1, kind="stable")[:, :WIDTH]
+        slack = np.arange(slacks)[:, None]
+        before, step = np.divmod(kept, len(steps))
+        open_, spent = left[slack, before, step], paid[slack, before, step]
+        spent = np.where(np.isfinite(score[slack, kept]), spent, np.inf)
+        numbers = numbers[slack, before]
+        numbers[:, :, stage] += step
+    _close(closed, held, prices, efficient, open_, spent, numbers, most)
+    yield from closed
 
 
-def _least(held: Floats, prices: Floats, amounts: Floats) -> Floats:
-    """The lowest price of an offering that holds each amount of one resource; 0 for 0."""
-    order = np.argsort(held, kind="stable")
-    lowest = np.minimum.accumulate(prices[order][::-1])[::-1]
-    found = np.append(lowest, np.inf)[np.searchsorted(held[order], amounts)]
-    return np.where(amounts > 1e-9, found, 0)
+def _close(
+    closed: Sequence[Mixes], held: Floats, prices: Floats, efficient: Ints, open_: Floats, spent: Floats, numbers: Floats, most: int
+) -> None:
+    """Complete choices by one node of any offering."""
+    holding = (held >= open_[:, :, None] - 1e-9).all(axis=3)
+    last = holding.argmax(axis=2)
+    full = ~open_.any(axis=2)
+    price = np.where(full, spent, spent + prices[last])
+    price[~holding.any(axis=2)] = np.inf
+    best = np.argsort(price, axis=1, kind="stable")[:, :CLOSED]
+    for slack, rows in enumerate(best.tolist()):
+        for row in rows:
+            times = numbers[slack, row].astype(int)
+            if price[slack, row] < np.inf and times.sum() < most:
+                offerings = np.repeat(efficient, times)
+                if not full[slack, row]:
+                    offerings = np.append(offerings, last[slack, row])
+                closed[slack].append((float(price[slack, row]), np.sort(offerings)))
 
 
 def filled(problem: Problem, offerings: Ints, order: Ints) -> tuple[Floats, Floats]:
     """Put pods onto nodes of these offerings: groups in this order, each pod onto the node whose
     free resources are the most like its requests. Return the pods on each node (N x G) and those
     that remain (G)."""
-    unit = 1 / np.maximum(problem.counts @ problem.sizes, 1)
+    totals = np.maximum(problem.counts @ problem.sizes, 1)
+    held = problem.capacity[offerings].sum(axis=0)
+    unit = np.minimum(totals / np.maximum(held, 1), 1) ** SCARCE / totals
     nodes = problem.capacity[offerings].tolist()
     pods, left = np.zeros((len(offerings), len(problem.counts))), problem.counts.copy()
     for group in order.tolist():
