@@ -5,7 +5,7 @@ whole nodes are chosen that hold all requests together, as if pods were divisibl
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -18,10 +18,8 @@ EFFICIENT = 24
 AT_MOST = 4
 """Nodes of one offering that are chosen at a time."""
 
-CLOSED = 2
-
-WIDTH = 16
-"""Choices of nodes that are continued with the next smaller offering."""
+WIDTH, CLOSED = 16, 2
+"""Choices of nodes that go on with the next smaller offering, and those that are completed."""
 
 SLACKS = np.array([1.0, 1.005, 1.01, 1.02])
 """Multiples of the requests that the nodes have to hold: some of their capacity remains free."""
@@ -46,28 +44,11 @@ def mixes(problem: Problem, each: int) -> Mixes:
     first) with their price in USD per hour, the cheapest mix first: up to `each` of every slack.
     The first one costs hardly more than the cheapest plan. None are found if few offerings cannot
     hold all pods."""
-    totals = np.maximum(problem.counts @ problem.sizes, 1)
-    held, prices = problem.capacity / totals, problem.prices
-    divisible = Master(np.ones(len(totals)))
-    divisible.add(problem, np.arange(len(prices)), np.minimum(held, 1))
-    times, worth = divisible.solve()
-    values = np.minimum(held, 1) @ worth
-    efficient = np.argsort(-values / np.maximum(prices, 1e-12), kind="stable")[:EFFICIENT]
-    efficient = efficient[np.argsort(-values[efficient], kind="stable")]
-    # Of offerings that are needed many times, only the last nodes are searched for.
-    fixed = np.maximum(np.floor(times[efficient]) - AT_MOST, 0)
-    most = int(problem.counts.sum())
     found: dict[bytes, tuple[float, Ints]] = {}
-    for some in _searched(held, prices, efficient, fixed, worth, most):
+    for some in _Search(problem).mixes():
         distinct = {offerings.tobytes(): (price, offerings) for price, offerings in some}
-        for key, mix in sorted(distinct.items(), key=lambda one: _rank(one[1]))[:each]:
-            found[key] = mix
-    return sorted(found.values(), key=_price)
-
-
-def _price(mix: tuple[float, Ints]) -> tuple[float, list[int]]:
-    price, offerings = mix
-    return price, offerings.tolist()
+        found |= sorted(distinct.items(), key=lambda entry: _rank(entry[1]))[:each]
+    return sorted(found.values(), key=lambda mix: (mix[0], mix[1].tolist()))
 
 
 def _rank(mix: tuple[float, Ints]) -> tuple[float, list[int]]:
@@ -75,58 +56,75 @@ def _rank(mix: tuple[float, Ints]) -> tuple[float, list[int]]:
     return price * (1 + NODE_SHARE * len(offerings)), offerings.tolist()
 
 
-def _searched(
-    held: Floats, prices: Floats, efficient: Ints, fixed: Floats, worth: Floats, most: int
-) -> Iterator[Mixes]:
-    """Yield mixes of up to `most` nodes for each slack: a beam search over numbers of nodes, the
-    largest offerings first. `held` (O x R) are shares of all requests, `worth` (R) is the price of
-    each resource if nodes were divisible, `fixed` are numbers of efficient nodes in all mixes."""
-    slacks, steps = len(SLACKS), np.arange(AT_MOST + 1)
-    open_ = np.maximum(SLACKS[:, None, None] - fixed @ held[efficient], 0)  # S x W x R
-    spent = np.full((slacks, 1), fixed @ prices[efficient])  # S x W
-    numbers = np.tile(fixed, (slacks, 1, 1))  # S x W x E
-    closed: list[Mixes] = [[] for _ in SLACKS]
-    per_node = NODE_SHARE * float(worth.sum())
-    for stage, offering in enumerate(efficient.tolist()):
-        _close(closed, held, prices, efficient, open_, spent, numbers, most)
-        own, following = held[offering], held[efficient[min(stage + 1, len(efficient) - 1)]]
-        left = np.maximum(open_[:, :, None] - steps[:, None] * own, 0)  # S x W x N x R
-        paid = spent[:, :, None] + steps * prices[offering]
-        nodes = numbers.sum(axis=2)[:, :, None] + steps
-        nodes = nodes + np.minimum((left / np.maximum(following, 1e-9)).max(axis=3), most)
-        score = paid + left @ worth + per_node * nodes
-        needed = np.ceil((open_ / np.maximum(own, 1e-9)).max(axis=2) - 1e-9)
-        score[steps > needed[:, :, None]] = np.inf
-        score = score.reshape(slacks, -1)
+class _Search:
+    """A beam search for whole nodes: numbers of nodes of the efficient offerings (E), the largest
+    ones first, then one node of any offering. `held` (O x R) are shares of all requests.
+
+    For each slack (S) it goes on with several choices (W): what they have to hold yet (S x W x R),
+    their price (S x W), and their nodes of each efficient offering (S x W x E).
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        totals = np.maximum(problem.counts @ problem.sizes, 1)
+        self._pods = int(problem.counts.sum())
+        self._held, self._prices = problem.capacity / totals, problem.prices
+        once = np.minimum(self._held, 1)
+        divisible = Master(np.ones(len(totals)))
+        divisible.add(problem, np.arange(len(once)), once)
+        times, self._worth = divisible.solve()
+        values = once @ self._worth
+        gains = values / np.maximum(self._prices, 1e-12)
+        efficient = np.argsort(-gains, kind="stable")[:EFFICIENT]
+        self._efficient = efficient[np.argsort(-values[efficient], kind="stable")]
+        # Of offerings that are needed many times, only the last nodes are searched for.
+        fixed = np.maximum(np.floor(times[self._efficient]) - AT_MOST, 0)
+        held = fixed @ self._held[self._efficient]
+        self._open = np.maximum(SLACKS[:, None, None] - held, 0)
+        self._spent = np.full((len(SLACKS), 1), fixed @ self._prices[self._efficient])
+        self._numbers = np.tile(fixed.astype(np.int64), (len(SLACKS), 1, 1))
+        self._found: list[Mixes] = [[] for _ in SLACKS]
+
+    def mixes(self) -> list[Mixes]:
+        """The mixes for each slack."""
+        for stage in range(len(self._efficient)):
+            self._complete()
+            self._choose(stage)
+        self._complete()
+        return self._found
+
+    def _choose(self, stage: int) -> None:
+        """Go on with the best numbers of nodes of one offering: those that cost the least, with
+        what pods cost on divisible nodes that have no node yet."""
+        this, following = self._efficient[[stage, min(stage + 1, len(self._efficient) - 1)]]
+        steps, own = np.arange(AT_MOST + 1), self._held[this]
+        left = np.maximum(self._open[:, :, None] - steps[:, None] * own, 0)  # S x W x N x R
+        spent = self._spent[:, :, None] + steps * self._prices[this]
+        more = (left / np.maximum(self._held[following], 1e-9)).max(axis=3)
+        nodes = self._numbers.sum(axis=2)[:, :, None] + steps + np.minimum(more, self._pods)
+        score = spent + left @ self._worth + NODE_SHARE * self._worth.sum() * nodes
+        needed = np.ceil((self._open / np.maximum(own, 1e-9)).max(axis=2) - 1e-9)
+        score = np.where(steps > needed[:, :, None], np.inf, score).reshape(len(SLACKS), -1)
         kept = np.argsort(score, axis=1, kind="stable")[:, :WIDTH]
-        slack = np.arange(slacks)[:, None]
-        before, step = np.divmod(kept, len(steps))
-        open_, spent = left[slack, before, step], paid[slack, before, step]
-        spent = np.where(np.isfinite(score[slack, kept]), spent, np.inf)
-        numbers = numbers[slack, before]
-        numbers[:, :, stage] += step
-    _close(closed, held, prices, efficient, open_, spent, numbers, most)
-    yield from closed
+        slack, (before, step) = np.arange(len(SLACKS))[:, None], np.divmod(kept, len(steps))
+        self._open = left[slack, before, step]
+        feasible = np.isfinite(score[slack, kept])
+        self._spent = np.where(feasible, spent[slack, before, step], np.inf)
+        self._numbers = self._numbers[slack, before]
+        self._numbers[:, :, stage] += step
 
-
-def _close(
-    closed: Sequence[Mixes], held: Floats, prices: Floats, efficient: Ints, open_: Floats, spent: Floats, numbers: Floats, most: int
-) -> None:
-    """Complete choices by one node of any offering."""
-    holding = (held >= open_[:, :, None] - 1e-9).all(axis=3)
-    last = holding.argmax(axis=2)
-    full = ~open_.any(axis=2)
-    price = np.where(full, spent, spent + prices[last])
-    price[~holding.any(axis=2)] = np.inf
-    best = np.argsort(price, axis=1, kind="stable")[:, :CLOSED]
-    for slack, rows in enumerate(best.tolist()):
-        for row in rows:
-            times = numbers[slack, row].astype(int)
-            if price[slack, row] < np.inf and times.sum() < most:
-                offerings = np.repeat(efficient, times)
-                if not full[slack, row]:
-                    offerings = np.append(offerings, last[slack, row])
-                closed[slack].append((float(price[slack, row]), np.sort(offerings)))
+    def _complete(self) -> None:
+        """Record the choices that hold all requests with one more node for the lowest price."""
+        holding = (self._held >= self._open[:, :, None] - 1e-9).all(axis=3)
+        last, full = holding.argmax(axis=2), ~self._open.any(axis=2)
+        price = self._spent + np.where(full, 0, self._prices[last])
+        price[~holding.any(axis=2)] = np.inf
+        best = np.argsort(price, axis=1, kind="stable")[:, :CLOSED]
+        for slack, row in zip(np.repeat(range(len(best)), best.shape[1]), best.flat, strict=True):
+            nodes = np.repeat(self._efficient, self._numbers[slack, row])
+            if not full[slack, row]:
+                nodes = np.append(nodes, last[slack, row])
+            if price[slack, row] < np.inf and len(nodes) <= self._pods:
+                self._found[slack].append((float(price[slack, row]), np.sort(nodes)))
 
 
 def filled(problem: Problem, offerings: Ints, order: Ints) -> tuple[Floats, Floats]:
