@@ -26,7 +26,7 @@ from leeway_sandbox.aws import (
     schedules,
 )
 from leeway_sandbox.aws.authorization import Authorization
-from leeway_sandbox.aws.calls import Answer, Call, Environ, recognise, refusal
+from leeway_sandbox.aws.calls import Answer, Call, Environ, recognise, refusal, refused_region
 from leeway_sandbox.aws.cloud import Cloud
 from leeway_sandbox.aws.control import Control
 from leeway_sandbox.aws.eks import ClusterAccess
@@ -119,6 +119,8 @@ class Front:
         if str(call) == "cloudformation:UpdateStack":
             # CloudFormation checks this right on the transform of the template, Serverless.
             self.control.count(call.access_key, "cloudformation:CreateChangeSet", ())
+        if refused := refused_region(call, environ, self._cloud.region):
+            return refused
         if refused := self._throttle.refuses(call):
             return refusal(call, environ, *refused)
         with self._cloud.lock:
