@@ -1,6 +1,7 @@
-"""Serves EC2, EKS, Lambda and the API servers of many clusters from prepared answers.
+"""Serves AWS and the API servers of many clusters from prepared answers.
 
-The sandbox cannot hold 50,000 instances. Instances are as EKS has them: twenty tags, three network
+The sandbox cannot hold 50,000 instances. The table is one in memory, Lambda and SQS accept
+everything, and nothing runs. Instances are as EKS has them: twenty tags, three network
 interfaces with ten addresses each. The API server of a cluster has the path of its name; its nodes
 are those of its instances, all of the pool `web`, with ten pods each, and nothing changes.
 
@@ -17,6 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, JOINED, NODEPOOL, ON_DEMAND, ZONE
 
 from bench.canned_api import KINDS, PODS_PER_NODE, canned_node, canned_pod, node_name
+from bench.canned_table import CannedTable, ConditionFailed
 from bench.scale_run import cluster_name, instance_id
 
 PAGE = 1_000
@@ -144,6 +146,7 @@ class Account:
 
     def __init__(self, clusters: int, nodes: int) -> None:
         self._clusters, self._nodes = clusters, nodes
+        self.table = CannedTable()
         self._pages = [
             "".join(
                 _instance(number, cluster_name(number % clusters))
@@ -193,9 +196,22 @@ class Handler(BaseHTTPRequestHandler):
     server: "Server"
 
     def do_POST(self) -> None:
-        """Answer a call of EC2, or an asynchronous invocation of a function."""
+        """Answer a call of EC2, DynamoDB or SQS, or an asynchronous invocation of a function."""
         content = self.rfile.read(int(self.headers["Content-Length"]))
-        if self.path.endswith("/invocations"):
+        service, _, operation = self.headers.get("X-Amz-Target", "").partition(".")
+        if service.startswith("DynamoDB"):
+            try:
+                answer, status = (
+                    self.server.account.table.answer(operation, json.loads(content)),
+                    200,
+                )
+            except ConditionFailed:
+                answer, status = {"__type": "ConditionalCheckFailedException"}, 400
+            self._answer("application/x-amz-json-1.0", json.dumps(answer).encode(), status)
+        elif service == "AmazonSQS":
+            empty = {"Successful": [], "Failed": []} if operation.endswith("Batch") else {}
+            self._answer("application/x-amz-json-1.0", json.dumps(empty).encode())
+        elif self.path.endswith("/invocations"):
             self._answer("application/json", b"", 202)
         else:
             self._answer("text/xml", self.server.account.ec2(parse_qs(content.decode())))

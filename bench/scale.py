@@ -1,20 +1,16 @@
 """Measures what limits a stack: the functions by clusters and nodes, in a settled minute and in a
 storm, and the quotas that the names of clusters fill.
 
-The code of the functions runs here as in Lambda, each in a process of its own. DynamoDB, SQS and
-Auto Scaling are those of the sandbox; EC2, Lambda and the API servers are prepared answers
-(bench.canned_account), because the sandbox cannot hold 50,000 instances.
+The code of the functions runs here as in Lambda, each in a process of its own, and calls a server
+of prepared answers (bench.canned_account), because the sandbox cannot hold 50,000 instances.
 """
 
 import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import boto3
 import yaml
@@ -24,8 +20,7 @@ from leeway.manifests.configuration import StoredManifest, StoredManifests
 from leeway.manifests.reading import read_manifests
 from leeway.selection.offers.survey import compressed
 from leeway_cli.selection.sources import sandbox_survey
-from leeway_sandbox.access import new_token
-from leeway_sandbox.template import parse_template, read_template
+from leeway_sandbox.template import read_template
 from rich.console import Console
 from rich.table import Table
 
@@ -96,10 +91,11 @@ def _runs(clusters: int, nodes: int) -> Table:
     memory = {
         one.code.name: one.memory for one in read_template(ROOT / "template.yaml", {}).functions
     }
-    with _aws() as url, served("bench.canned_account", clusters, nodes) as port:
+    with served("bench.canned_account", clusters, nodes) as port:
+        url = f"http://127.0.0.1:{port}"
         _prepare(url, clusters)
         for run in RUNS:
-            command = [sys.executable, "-m", "bench.scale_run", run, url, port]
+            command = [sys.executable, "-m", "bench.scale_run", run, url]
             arguments = [*command, str(clusters), str(nodes)]
             done = subprocess.run(arguments, check=True, stdout=subprocess.PIPE, text=True)
             found = json.loads(done.stdout.splitlines()[-1])
@@ -117,33 +113,11 @@ def _runs(clusters: int, nodes: int) -> Table:
     return table
 
 
-@contextmanager
-def _aws() -> Iterator[str]:
-    """Run the sandbox's AWS; yield its address."""
-    with TemporaryDirectory() as folder:
-        token = Path(folder) / "token"
-        new_token(token)
-        aws = [sys.executable, "-m", "leeway_sandbox.aws", "--control-token", str(token)]
-        with subprocess.Popen(aws, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-            try:
-                assert process.stdout is not None
-                yield json.loads(process.stdout.readline())["url"]
-            finally:
-                process.terminate()
-
-
 def _prepare(url: str, clusters: int) -> None:
-    """Create the table and the queue; store a catalog, and for each cluster the pool of its nodes.
+    """Store a catalog, and for each cluster the pool of its nodes.
     They are as it says, and may be of one type only: so nothing is given back."""
     session = boto3.session.Session("bench", "bench", region_name="us-east-1")
     dynamodb = session.client("dynamodb", endpoint_url=url)
-    template = parse_template((ROOT / "template.yaml").read_text())
-    properties = template["Resources"]["Table"]["Properties"]
-    names = ("AttributeDefinitions", "BillingMode", "GlobalSecondaryIndexes", "KeySchema")
-    dynamodb.create_table(TableName="leeway", **{name: properties[name] for name in names})
-    session.client("sqs", endpoint_url=url).create_queue(
-        QueueName="provision.fifo", Attributes={"FifoQueue": "true"}
-    )
     table = DynamoTable(lambda: dynamodb, "leeway")
     table.put(SURVEY, compressed(sandbox_survey()), region="us-east-1")
     writing = StoredManifests(table)

@@ -1,6 +1,6 @@
 """Runs one function for `bench.scale`, in a process of its own with little else in its memory.
 
-`python -m bench.scale_run RUN AWS_URL CANNED_PORT CLUSTERS NODES` prints what it used as JSON.
+`python -m bench.scale_run RUN URL CLUSTERS NODES` prints what it used as JSON.
 """
 
 import json
@@ -26,7 +26,7 @@ BUYERS = 10
 """Runs of provision_nodes at the same time: MaximumConcurrency of its queue. A process here stands
 for one of them, with its share of the clusters."""
 
-WATCHED = 180.0
+WATCHED = 75.0
 """Seconds for which watch_pods watches."""
 
 
@@ -40,15 +40,11 @@ def instance_id(number: int) -> str:
     return f"i-{number:017x}"
 
 
-def _measure(run: str, url: str, port: str, clusters: int, nodes: int) -> dict[str, float]:
+def _measure(run: str, url: str, clusters: int, nodes: int) -> dict[str, float]:
     """Prepare a process as a function, run it, and return what the measured part of it used."""
     names = [cluster_name(number) for number in range(clusters)]
-    canned = f"http://127.0.0.1:{port}"
     os.environ |= {
         "AWS_ENDPOINT_URL": url,
-        "AWS_ENDPOINT_URL_EC2": canned,
-        "AWS_ENDPOINT_URL_EKS": canned,
-        "AWS_ENDPOINT_URL_LAMBDA": canned,
         "AWS_ACCESS_KEY_ID": "bench",
         "AWS_SECRET_ACCESS_KEY": "bench",
         "AWS_REGION": "us-east-1",
@@ -73,7 +69,7 @@ def _measure(run: str, url: str, port: str, clusters: int, nodes: int) -> dict[s
 
     # Clients copy the handlers of their session.
     session().events.register("after-call", count)
-    connected = {name: connection_of(f"{canned}/{name}") for name in names}
+    connected = {name: connection_of(f"{url}/{name}") for name in names}
     for one in connected.values():
         one.plain.event_hooks["response"].append(
             lambda answer: read.update(api=int(answer.headers.get("Content-Length", 0)))
@@ -103,7 +99,6 @@ type Prepared = tuple[int, Callable[[], object]]
 def _reconcile(names: list[str], _nodes: int, opened: Any) -> Prepared:
     """The second run: the first one writes the index."""
     from leeway import costs
-    from leeway.reconciliation import reconcile
     from leeway.reconciliation.reconcile import ReconcileRequest
     from leeway.wiring import clusters
     from leeway.wiring import reconcile as wiring
@@ -111,8 +106,6 @@ def _reconcile(names: list[str], _nodes: int, opened: Any) -> Prepared:
     _connect(opened, wiring, clusters)
     # One run in five minutes lists the pods, too. The first one does, the measured one does not.
     costs.SAMPLE_SECONDS = 10**9
-    # The sandbox answers one call at a time, and callers that wait would give up.
-    reconcile.CLUSTER_CONCURRENCY = 1
     reconciling = wiring.reconciliation()
 
     def run() -> None:
@@ -147,7 +140,6 @@ def _watch_pods(names: list[str], _nodes: int, opened: Any) -> Prepared:
     from leeway.wiring import watch_pods as wiring
 
     _connect(opened, wiring)
-    watch_pods.CLUSTERS_AT_ONCE = 1
 
     def run() -> None:
         report = wiring.watch_pods().run(names, WATCHED + watch_pods.TIME_TO_CLOSE)
@@ -199,6 +191,6 @@ def _connect(opened: Any, *modules: Any) -> None:
 
 
 if __name__ == "__main__":
-    name, url, port, clusters, nodes = sys.argv[1:]
-    found = _measure(name, url, port, int(clusters), int(nodes))
+    name, url, clusters, nodes = sys.argv[1:]
+    found = _measure(name, url, int(clusters), int(nodes))
     sys.stdout.write(f"\n{json.dumps(found)}")
