@@ -13,12 +13,13 @@ import sys
 import time
 from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, JOINED, NODEPOOL, ON_DEMAND, ZONE
 
 from bench.canned_api import KINDS, PODS_PER_NODE, canned_node, canned_pod, node_name
-from bench.canned_table import CannedTable, ConditionFailed
+from bench.canned_table import CannedTable, TableRefused
 from bench.scale_run import cluster_name, instance_id
 
 PAGE = 1_000
@@ -205,11 +206,13 @@ class Handler(BaseHTTPRequestHandler):
                     self.server.account.table.answer(operation, json.loads(content)),
                     200,
                 )
-            except ConditionFailed:
-                answer, status = {"__type": "ConditionalCheckFailedException"}, 400
+            except TableRefused as refused:
+                answer, status = {"__type": refused.code, "message": str(refused)}, 400
             self._answer("application/x-amz-json-1.0", json.dumps(answer).encode(), status)
         elif service == "AmazonSQS":
-            empty = {"Successful": [], "Failed": []} if operation.endswith("Batch") else {}
+            empty: dict[str, Any] = (
+                {"Successful": [], "Failed": []} if operation.endswith("Batch") else {}
+            )
             self._answer("application/x-amz-json-1.0", json.dumps(empty).encode())
         elif self.path.endswith("/invocations"):
             self._answer("application/json", b"", 202)

@@ -10,6 +10,7 @@ from collections import defaultdict
 from typing import Any
 
 MOST_BYTES = 2**20
+LARGEST_ITEM = 400 * 1024
 INDEXES = {"by-cluster": "cluster", "open-by-cluster": "open"}
 """The attribute of each index."""
 
@@ -17,8 +18,12 @@ type Key = tuple[str, str]
 type Item = dict[str, Any]
 
 
-class ConditionFailed(Exception):
-    """The condition of a write does not hold."""
+class TableRefused(Exception):
+    """An operation is refused, with this code."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class CannedTable:
@@ -33,7 +38,7 @@ class CannedTable:
         """Answer an operation.
 
         Raises:
-            ConditionFailed: the condition of a write does not hold.
+            TableRefused: the condition of a write does not hold, or an item is too large.
         """
         with self._lock:
             match operation:
@@ -74,9 +79,12 @@ class CannedTable:
             expires = stored["expires"]["N"] if stored and "expires" in stored else "inf"
             holds = version is None or float(expires) <= float(values[":now"]["N"])
         if not holds:
-            raise ConditionFailed
+            raise TableRefused("ConditionalCheckFailedException", "The conditional request failed")
 
     def _write(self, key: Item, item: Item | None) -> None:
+        if item and len(json.dumps(item)) > LARGEST_ITEM:
+            message = "Item size has exceeded the maximum allowed size"
+            raise TableRefused("ValidationException", message)
         pair = _pair(key)
         before = self._items[pair[0]].pop(pair, None) or {}
         for attribute in INDEXES.values():

@@ -46,7 +46,7 @@ class Sandbox:
             self._clients[key] = self._build(service, region)
         return self._clients[key]
 
-    def _build(self, service: str, region: str) -> Any:
+    def _build(self, service: str, region: str = "us-east-1") -> Any:
         return boto3.client(
             service,
             endpoint_url=self.url,
