@@ -229,7 +229,7 @@ def add_status(found: Families, status: "ClusterStatus") -> None:
     if run is None:
         return
     found["leeway_pods_waiting"].add(run.waiting, **cluster)
-    since = run.waiting_since and run.waiting_since.timestamp()
+    since = None if run.waiting_since is None else run.waiting_since.timestamp()
     found["leeway_pods_waiting_since_timestamp_seconds"].add(since, **cluster)
     for group in run.without_node:
         code = group.reason.code

@@ -119,8 +119,8 @@ class Front:
         if str(call) == "cloudformation:UpdateStack":
             # CloudFormation checks this right on the transform of the template, Serverless.
             self.control.count(call.access_key, "cloudformation:CreateChangeSet", ())
-        if refused := refused_region(call, environ, self._cloud.region):
-            return refused
+        if answer := refused_region(call, environ, self._cloud.region):
+            return answer
         if refused := self._throttle.refuses(call):
             return refusal(call, environ, *refused)
         with self._cloud.lock:
