@@ -31,7 +31,7 @@ from bench.provision_read import served
 from bench.scale_run import RUNS, cluster_name
 
 ROOT = Path(__file__).parents[1]
-SIZES = ((1, 50), (60, 5_000), (300, 5_000), (60, 50_000), (300, 50_000))
+SIZES = ((60, 5_000), (300, 5_000), (60, 50_000))
 """Clusters, and nodes of all of them."""
 
 

@@ -18,9 +18,7 @@ from leeway.table import Record
 from leeway.telemetry import Telemetry
 
 
-POD_BOUND = ReasonCode(
-    "PodBound", "Pod {pod} got node {node} {seconds:second} after its creation."
-)
+POD_BOUND = ReasonCode("PodBound", "Pod {pod} got node {node} {seconds:second} after its creation.")
 
 
 @dataclass(frozen=True, slots=True)
