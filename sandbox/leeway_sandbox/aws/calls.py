@@ -81,9 +81,9 @@ GLOBAL = frozenset({"iam", "pricing", "sts"})
 """Services whose endpoint accepts another region than that of the sandbox."""
 
 
-def refused_region(call: Call, environ: Environ, region: str) -> Answer | None:
-    """Return the answer to a call that is signed for another region than that of the endpoint; None
-    if it is not."""
+def error_of_region(call: Call, environ: Environ, region: str) -> tuple[str, str, int] | None:
+    """Return the code, message and status of the refusal of a call that is signed for another
+    region than that of the endpoint; None if it is not."""
     if call.region == region or call.service in GLOBAL:
         return None
     code, status = "InvalidSignatureException", HTTPStatus.FORBIDDEN
@@ -94,7 +94,7 @@ def refused_region(call: Call, environ: Environ, region: str) -> Answer | None:
     elif "HTTP_X_AMZ_TARGET" in environ:
         status = HTTPStatus.BAD_REQUEST
     message = f"Credential should be scoped to a valid region, not '{call.region}'. "
-    return refusal(call, environ, code, message, status)
+    return code, message, status
 
 
 def refusal(call: Call, environ: Environ, code: str, message: str, status: int) -> Answer:

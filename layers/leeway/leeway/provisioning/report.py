@@ -17,7 +17,6 @@ from leeway.reasons import Reason, ReasonCode, counted
 from leeway.table import Record
 from leeway.telemetry import Telemetry
 
-
 POD_BOUND = ReasonCode("PodBound", "Pod {pod} got node {node} {seconds:second} after its creation.")
 
 
