@@ -406,7 +406,7 @@ def _calls(sandbox: Sandbox) -> int:
 
 def main() -> None:
     """Roll the group in each way, without and with a pod that its budget keeps."""
-    console = Console()
+    console = Console(width=150)
     for blocked in (False, True):
         title = "with a pod that its budget keeps" if blocked else "budgets allow one disruption"
         table = Table(title=f"A roll of three nodes: {title}")

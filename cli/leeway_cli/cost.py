@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from leeway_cli.errors import BadInputError, aws_errors
+from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors
 from leeway_cli.output import Format, FormatOption, write_stderr
 from leeway_cli.places import (
     AllOption,
@@ -110,6 +110,21 @@ def read_hours(stack: Stack, cluster: str, begin: datetime, end: datetime) -> It
         with aws_errors(stack.where):
             found = stored.list(COST, consistent=False, cluster=cluster, day=day, unreadable=warn)
         yield from (one for one in found if (one.day, one.hour) >= first)
+
+
+COUNTED_FOR = timedelta(days=30)
+"""The time whose interruptions are counted: the records of costs are kept for some days longer."""
+
+
+def counted_spot(stack: str, cluster: str, now: datetime) -> "Mapping[str, SpotPool]":
+    """Read what was counted of the Spot instances of a cluster, by type and zone, as `m5.large
+    us-east-1a`; nothing without a deployment."""
+    begin = now - COUNTED_FOR
+    try:
+        hours = list(read_hours(find_stack(stack), cluster, begin, now))
+    except CannotBeDoneError:
+        return {}
+    return sum_up(hours, begin, now).spot
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from leeway.aws.target_groups import LoadBalancerTargets
-from leeway.ports.aws import CloudRefused, CloudUnavailable, Targets
+from leeway.ports.aws import CloudRefused, CloudUnavailable, TargetGroup, Targets
 
 from tests.fakes.clock import FakeClock
 from tests.fakes.targets import FakeTargets
@@ -108,6 +108,16 @@ def test_the_targets_of_an_instance_are_those_of_all_its_groups(case: Case) -> N
     assert case.states((slow,)) == {slow: "healthy"}
 
 
+def test_a_group_has_the_states_of_its_instances_and_its_delay(case: Case) -> None:
+    slow, quick = case.groups
+    assert {slow, quick} <= set(case.port.groups())
+    case.deregister(slow)
+    case.until(lambda: case.port.group(slow).states.get(case.instance) == ("draining",))
+    found = case.port.group(slow)
+    assert found.delay == 300
+    assert sorted(found.states.values()) == [("draining",), ("healthy",)]
+
+
 def test_a_deregistered_target_drains_and_is_then_left_out(case: Case) -> None:
     slow, quick = case.groups
     case.deregister(slow)
@@ -123,6 +133,7 @@ def test_a_group_that_was_deleted_has_no_target(aws: Sandbox) -> None:
     targets = LoadBalancerTargets(partial(aws.client, "elbv2"))
     arn = "arn:aws:elasticloadbalancing:us-east-1:123456789012:targetgroup/gone/0123456789abcdef"
     assert list(targets.of_instance("i-00000000000000000", [arn])) == []
+    assert targets.group(arn) == TargetGroup({}, 0)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """`leeway types`: matching instance types as JSON and as tables, and the reasons if none match."""
 
 import json
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 from leeway.aws.table import DynamoTable
 from leeway.catalog.stored import SURVEY
+from leeway.costs import COST, CostHour, SpotPool
 from leeway.selection.offers.survey import compressed
 from leeway.wiring.clients import client
 from leeway_cli.main import run
@@ -202,8 +204,16 @@ def test_reservations_of_a_pool_are_read_with_the_room_that_they_have(
     (found,) = json.loads(capsys.readouterr().out)["types"]
     assert found["name"] == "m5.large"
     assert [one["reservation"] for one in found["offerings"]] == [mine]
+    now = datetime.now(UTC)
+    spot = {"m5.large us-east-1a": SpotPool(400.0, 3), "m5.large us-east-1b": SpotPool(12.0)}
+    hour = CostHour("shop", f"{now:%Y-%m-%d}", f"{now:%H}", now, spot=spot)
+    DynamoTable(partial(client, "dynamodb"), TABLE).put(COST, hour)
     assert run(["types", "-f", str(pool), "-o", "wide", "--cluster", "shop"]) == 0
-    assert "3 in us-east-1a, 1 in us-east-1b" in capsys.readouterr().out
+    shown_wide = capsys.readouterr().out
+    assert "3 in us-east-1a, 1 in us-east-1b" in shown_wide
+    assert "3 in 412 h" in shown_wide
+    assert run(["types", "-f", str(pool), "-o", "wide"]) == 0
+    assert " in 412 h" not in capsys.readouterr().out
     assert run(["select", "-f", str(pool), "--pods", str(pods)]) == 0
     shown = capsys.readouterr()
     assert "reserved" in shown.out

@@ -8,20 +8,25 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from httpx2 import HTTPStatusError
 from lightkube import ApiError
 from lightkube.codecs import from_dict
+from lightkube.generic_resource import create_namespaced_resource
 from lightkube.resources.admissionregistration_v1 import (
     ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding,
 )
-from lightkube.resources.apps_v1 import Deployment
+from lightkube.resources.apiextensions_v1 import CustomResourceDefinition
+from lightkube.resources.apps_v1 import Deployment, ReplicaSet
 from lightkube.resources.core_v1 import Pod, Service
 from lightkube.resources.policy_v1 import PodDisruptionBudget
+from lightkube.types import PatchType
 
-from tests.conformance.conftest import GIVEN, Conformance
+from tests.conformance.conftest import GIVEN, Conformance, image_of
 from tests.end_to_end.environment import until
 from tests.end_to_end.surging import ServiceClient, reasons, right_in
 from tests.end_to_end.test_voluntary import say
+from tests.kubernetes.rollouts import ROLLOUT_KIND
 
 ASKED = {"metadata": {"annotations": {"leeway.sh/surge": "true"}}}
 
@@ -65,6 +70,14 @@ def addresses(env: Conformance) -> Iterator[None]:
 def deploy(env: Conformance, name: str, budget: dict[str, Any]) -> tuple[str, str]:
     """Create a Deployment of one replica that may surge, its budget and its Service; return the
     instance and the node of its pod."""
+    expose(env, name, budget)
+    env.deploy(name, 1)
+    env.kube.patch(Deployment, name, ASKED, namespace=env.namespace)
+    return placed(env, name)
+
+
+def expose(env: Conformance, name: str, budget: dict[str, Any]) -> None:
+    """Create a budget and a Service."""
     labels, metadata = {"app": name}, {"name": name, "namespace": env.namespace}
     service = {
         "apiVersion": "v1",
@@ -80,8 +93,10 @@ def deploy(env: Conformance, name: str, budget: dict[str, Any]) -> tuple[str, st
     }
     env.kube.create(from_dict(service))
     env.kube.create(from_dict(limits))
-    env.deploy(name, 1)
-    env.kube.patch(Deployment, name, ASKED, namespace=env.namespace)
+
+
+def placed(env: Conformance, name: str) -> tuple[str, str]:
+    """Return the instance and the node of the only pod of a workload."""
     (pod,) = pods(env, name)
     joined = env.since(0).of("node-joined", node=pod.spec.nodeName)
     return joined[-1]["instance"], pod.spec.nodeName
@@ -89,9 +104,14 @@ def deploy(env: Conformance, name: str, budget: dict[str, Any]) -> tuple[str, st
 
 def remove(env: Conformance, name: str) -> None:
     """Delete what `deploy` created."""
+    conceal(env, name)
+    env.delete(name)
+
+
+def conceal(env: Conformance, name: str) -> None:
+    """Delete what `expose` created."""
     for kind in (PodDisruptionBudget, Service):
         env.kube.delete(kind, name, namespace=env.namespace)
-    env.delete(name)
 
 
 def pods(env: Conformance, name: str) -> list[Any]:
@@ -126,6 +146,88 @@ def test_a_client_sees_no_failed_request_while_the_only_pod_moves(
     (pod,) = pods(surging, name)
     assert (size(surging, name), pod.spec.nodeName != node) == (1, True)
     remove(surging, name)
+
+
+MERGE = PatchType.MERGE
+ROLLOUTS: Any = create_namespaced_resource("argoproj.io", "v1alpha1", "Rollout", "rollouts")
+
+
+@contextmanager
+def argo(env: Conformance, name: str) -> Iterator[None]:
+    """Create a Rollout of one replica with its ReplicaSet. The block's controller gives that the
+    size of the Rollout, and writes the status, as the controller of Argo does."""
+    if serves_rollouts(env):
+        pytest.skip("the cluster has Argo Rollouts, and its controller would act too")
+    env.kube.create(from_dict(ROLLOUT_KIND))
+    until(lambda: serves_rollouts(env))
+    labels, here = {"app": name}, env.namespace
+    container = {"name": "c", "image": image_of(env.kube), "imagePullPolicy": "IfNotPresent"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    metadata: Any = {"name": name, "namespace": here}
+    kind = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout"}
+    asked = {**metadata, **ASKED["metadata"]}
+    created: Any = env.kube.create(ROLLOUTS.from_dict({**kind, "metadata": asked, "spec": spec}))
+    owner = {**kind, "name": name, "uid": created.metadata.uid, "controller": True}
+    owned = {**metadata, "labels": labels, "ownerReferences": [owner]}
+    sets = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": owned, "spec": spec}
+    env.kube.create(from_dict(sets))
+    stop = threading.Event()
+
+    def control() -> None:
+        while not stop.wait(0.2):
+            one: Any = env.kube.get(ROLLOUTS, name, namespace=here)
+            size = {"spec": {"replicas": one.spec["replicas"]}}
+            env.kube.patch(ReplicaSet, name, size, namespace=here)
+            now: Any = env.kube.get(ReplicaSet, name, namespace=here)
+            counts = dict.fromkeys(("replicas", "updatedReplicas"), now.status.replicas)
+            same = {"observedGeneration": str(one.metadata.generation), "currentPodHash": "abc"}
+            status = {"status": {**counts, **same, "stableRS": "abc"}}
+            env.kube.patch(ROLLOUTS.Status, name, status, namespace=here, patch_type=MERGE)
+
+    thread = threading.Thread(target=control)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        env.kube.delete(ReplicaSet, name, namespace=here)
+        env.kube.delete(CustomResourceDefinition, "rollouts.argoproj.io")
+
+
+def serves_rollouts(env: Conformance) -> bool:
+    """Whether the API server serves Rollouts."""
+    try:
+        env.kube.get(ROLLOUTS, "none", namespace=env.namespace)
+    except ApiError:
+        return True
+    except HTTPStatusError:  # it does not know the path yet
+        return False
+    return True
+
+
+def test_a_client_sees_no_failed_request_while_the_only_pod_of_a_rollout_moves(
+    surging: Conformance,
+) -> None:
+    name = "surge-rollout"
+    expose(surging, name, {"minAvailable": 1})
+    caller = ServiceClient(surging.kube, surging.namespace, name)
+    with addresses(surging), argo(surging, name):
+        until(caller.request)
+        instance, node = placed(surging, name)
+        caller.failures.clear()
+        since = time.time()
+        with caller.calling():
+            surging.sandbox.interrupt([instance], rebalance=True, warning=False)
+            (outcome,) = surging.wait([instance], since).outcomes(instance)
+        assert (outcome["result"], caller.failures) == ("drained", [])
+        until(lambda: len(pods(surging, name)) == 1)
+        (pod,) = pods(surging, name)
+        assert pod.spec.nodeName != node
+        found: Any = surging.kube.get(ROLLOUTS, name, namespace=surging.namespace)
+        assert found.spec["replicas"] == 1
+    conceal(surging, name)
 
 
 SCALES = {"resources": ["deployments/scale"], "operations": ["UPDATE"], "apiGroups": ["apps"]}

@@ -1,4 +1,5 @@
-"""A deployed Leeway rolls the nodes of a group to its launch template when a person asks."""
+"""A deployed Leeway rolls the nodes of a group to its launch template: always, if the Cluster
+manifest says so, and else when a person asks."""
 
 import time
 from collections.abc import Iterator
@@ -12,11 +13,13 @@ from leeway_cli import main
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Group, Manifest, Scenario, deployment, pod_spec
+from lightkube import Client, KubeConfig
+from lightkube.codecs import from_dict
 
 from tests.cli.conftest import drop_clients
 from tests.end_to_end.environment import Environment, until
 from tests.end_to_end.rights import check_calls_are_granted
-from tests.end_to_end.test_voluntary import say
+from tests.end_to_end.test_voluntary import first, say
 
 CLUSTER, GROUP = "rolling", "web"
 SINGLE: Manifest = {
@@ -62,6 +65,11 @@ class Rolling(Environment):
 
     def reconcile(self) -> GroupRoll:
         """Run reconcile once, and return the record after it."""
+        self.run()
+        return self.roll
+
+    def run(self) -> None:
+        """Run reconcile once."""
         since = time.time()
         self.sandbox.fire("leeway-reconcile")
 
@@ -70,17 +78,15 @@ class Rolling(Environment):
             return any("milliseconds" in one for one in runs)
 
         self.until(since, ran)
-        return self.roll
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rolling]:
-    """Three nodes with six pods, and one whose budget allows no eviction."""
+    """Three nodes with seven pods."""
     template = pod_spec(grace=5, ends_after=0.5)
     workloads = (
         deployment("default", "web", 6, template),
         deployment("default", "single", 1, template),
-        SINGLE,
     )
     world = Scenario(cluster=CLUSTER, groups=(Group(GROUP, 3),), workloads=workloads)
     options = {"aws": ["--schedule-speed", "0"], "lambda": ["--retry-delay", "1"]}
@@ -89,7 +95,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rolling]:
         Sandbox.start(world, state_dir=state, options=options) as sandbox,
         pytest.MonkeyPatch.context() as patch,
     ):
-        say(sandbox, churn={"percent": 100})
+        say(sandbox, churn={"atLeast": 20})
         for name, value in sandbox.environment().items():
             patch.setenv(name, value)
         drop_clients()
@@ -102,10 +108,41 @@ def ask(*options: str) -> None:
     assert main.run(["roll", GROUP, *options, "--no-wait", "--cluster", CLUSTER]) == 0
 
 
+def test_nodes_follow_their_group_without_a_request_and_each_successor_is_first(
+    cluster: Rolling,
+) -> None:
+    since, old = time.time(), set(cluster.free_nodes(3))
+    say(cluster.sandbox, churn={"atLeast": 20}, groups={"drift": True})
+    new = cluster.launches()
+
+    def rolled() -> bool:
+        cluster.run()
+        return cluster.versions() == [new] * 3
+
+    until(rolled)
+    until(lambda: cluster.reconcile().is_over)
+    roll = cluster.roll
+    assert (roll.replaced, roll.asked_by, roll.kept) == (3, "", {})
+    journal = cluster.since(since)
+    outcomes = [one for instance in old for one in journal.outcomes(instance)]
+    assert [one["result"] for one in outcomes] == ["drained"] * 3
+    assert {one["reason"]["code"] for one in outcomes} == {"GroupNodeDrifted"}
+    ready = sorted(first([one]) for one in journal.of("node-ready"))
+    gone = sorted(
+        first([e for e in journal.of("pod-ended") if e["node"] == one["node"]]) for one in outcomes
+    )
+    assert all(begin < end for begin, end in zip(ready, gone, strict=True))
+    assert not journal.of("pod-ended", how="died-with-node")
+    say(cluster.sandbox, churn={"atLeast": 20})
+
+
 def test_a_roll_is_stopped_taken_up_again_and_keeps_the_node_that_a_budget_holds(
     cluster: Rolling,
 ) -> None:
-    since, new = time.time(), cluster.launches()
+    with Client(KubeConfig.from_file(cluster.sandbox.kubeconfig), trust_env=False) as kube:
+        kube.create(from_dict(dict(SINGLE)))
+    since, (old, *_) = time.time(), cluster.versions()
+    new = cluster.launches()
     ask()
     until(lambda: cluster.reconcile().moving)
     assert main.run(["roll", GROUP, "--stop", "--cluster", CLUSTER]) == 0
@@ -118,7 +155,7 @@ def test_a_roll_is_stopped_taken_up_again_and_keeps_the_node_that_a_budget_holds
     until(lambda: cluster.reconcile().replaced == 2)
     kept = until(lambda: list(cluster.reconcile().kept.values()))
     assert "single" in kept[0].reason.message
-    assert cluster.versions() == ["1", new, new]
+    assert cluster.versions() == [old, new, new]
     journal = cluster.since(since)
     assert not journal.of("pod-ended", how="died-with-node")
     assert not [one for one in journal.of("pod-ended") if "single" in one["owner"]]

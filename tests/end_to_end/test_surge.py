@@ -170,5 +170,6 @@ def test_every_right_of_the_role_is_used_and_no_other(surging: Surging) -> None:
     allowed = granted("leeway-surge") | granted("leeway-drain")
     assert used(surging.sandbox, "RetireNodeRole") <= allowed
     unused = granted("leeway-surge") - used(surging.sandbox, "RetireNodeRole")
-    # The sandbox has no KEDA, and these workloads have no claims.
-    assert unused == {"list scaledobjects.keda.sh", "get persistentvolumeclaims"}
+    # The sandbox has no KEDA and no Argo, and these workloads have no claims.
+    argo = {"get rollouts.argoproj.io", "patch rollouts/scale.argoproj.io"}
+    assert unused == {"list scaledobjects.keda.sh", "get persistentvolumeclaims", *argo}

@@ -1,5 +1,6 @@
 """A deployed Leeway ends an instance only after its load balancers have drained it."""
 
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +14,7 @@ from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Node
 
 from tests.aws.test_target_contract import balanced
-from tests.end_to_end.environment import Environment, until
+from tests.end_to_end.environment import Environment, events_about, until
 from tests.end_to_end.rights import check_calls_are_granted
 from tests.end_to_end.test_voluntary import say
 from tests.template.granted import granted_to
@@ -106,24 +107,30 @@ def test_an_instance_ends_only_after_its_targets_are_unused(cluster: Balanced) -
     assert cluster.states(group, instance) == []
 
 
-def test_a_two_minute_notice_excludes_the_node_at_once_and_waits_for_no_target(
+def test_a_two_minute_notice_waits_for_no_target_and_says_what_it_cuts(
     cluster: Balanced,
 ) -> None:
-    (instance,) = cluster.unused_nodes(1)
+    ((instance, node),) = cluster.unused_nodes(1).items()
     group = balanced(cluster.client, "hasty", [instance], 3000)
     cluster.deregister(group, instance, delay=3000)
     since, looked = time.time(), cluster.looks()
     cluster.sandbox.interrupt([instance])
     (outcome,) = cluster.wait([instance], since).outcomes(instance)
     assert outcome["result"] == "drained"
-    assert outcome["load_balancers"]["code"] == "LoadBalancersExcludeNode"
+    assert outcome["load_balancers"]["code"] == "TargetsCut"
+    said = r"target group hasty lacks at least 2[89]\d\d s of its deregistration delay of 3000 s"
+    assert re.search(said, outcome["message"])
+    (event,) = events_about(cluster.sandbox, node)
+    assert re.search(said, str(event.message))
     assert cluster.states(group, instance) == ["draining"]
-    assert cluster.looks() == looked
+    groups = cluster.balancers.describe_target_groups()["TargetGroups"]
+    assert cluster.looks() - looked == len(groups)
 
 
 def test_the_role_may_read_targets_and_change_none() -> None:
     rights = {one for one in granted_to("RetireNodeRole") if one.startswith("elasticload")}
     assert rights == {
+        "elasticloadbalancing:DescribeTargetGroupAttributes",
         "elasticloadbalancing:DescribeTargetGroups",
         "elasticloadbalancing:DescribeTargetHealth",
     }

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from leeway.ports.aws import Target
+from leeway.ports.aws import Target, TargetGroup
 
 from tests.fakes.clock import FakeClock
 
@@ -26,6 +26,21 @@ class FakeTargets:
     def deregister(self, group: str, instance: str) -> None:
         port = self.registered[group].pop(instance)
         self._until[group, instance, port] = self.clock.now() + self.delay
+
+    def groups(self) -> Sequence[str]:
+        self.reads.append(None)
+        if self.error is not None:
+            raise self.error
+        return sorted({*self.registered, *(group for group, *_ in self._until)})
+
+    def group(self, arn: str) -> TargetGroup:
+        self.reads.append((arn,))
+        states: dict[str, tuple[str, ...]] = {}
+        states |= dict.fromkeys(self.registered.get(arn, {}), ("healthy",))
+        for (group, instance, _), until in self._until.items():
+            if group == arn and self.clock.now() < until:
+                states[instance] = (*states.get(instance, ()), "draining")
+        return TargetGroup(states, int(self.delay.total_seconds()) if states else 0)
 
     def of_instance(self, instance: str, among: Collection[str] | None = None) -> Sequence[Target]:
         self.reads.append(among)

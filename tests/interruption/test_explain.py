@@ -57,7 +57,10 @@ def test_the_plan_says_that_pools_may_replace_a_node_of_a_group() -> None:
     ("kind", "said"),
     [
         (NoticeKind.REBALANCE, "after the drain, Leeway waits for that"),
-        (NoticeKind.SPOT_INTERRUPTION, "connections that last longer break"),
+        (
+            NoticeKind.SPOT_INTERRUPTION,
+            "EC2 ends it 2m after the notice, so web lacks at least 3m.",
+        ),
     ],
 )
 def test_the_plan_says_how_long_load_balancers_keep_the_instance(

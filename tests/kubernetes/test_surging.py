@@ -9,6 +9,7 @@ from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.kubernetes.surging import HttpSurgeWorkloads
 from leeway.ports.workloads import BudgetHealth, Workload
 
+from tests.kubernetes.rollouts import HASH, ROLLOUT_KIND
 from tests.sandbox.kubernetes.live import Live
 
 LABELS = {"app": "web"}
@@ -193,3 +194,119 @@ def test_the_health_of_a_budget_is_that_of_its_present_spec(
         path, {"metadata": {"name": "web"}, "spec": {"maxUnavailable": 0, "selector": selector}}
     )
     live.until(lambda: workloads.budget("surge", "web") == BudgetHealth(0, 2, 2))
+
+
+ROLLOUTS = "/apis/argoproj.io/v1alpha1/namespaces/surge/rollouts"
+
+
+@pytest.fixture(scope="module")
+def argo(live: Live) -> Iterator[Live]:
+    """A cluster with the kind Rollout, of which the tests are the controller."""
+    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    assert live.api.post(definitions, json=ROLLOUT_KIND).status_code == 201
+    path = "/apis/argoproj.io/v1alpha1/namespaces/default/rollouts"
+    live.until(lambda: live.api.get(path).status_code == 200)
+    yield live
+    live.api.delete(f"{definitions}/rollouts.argoproj.io")
+
+
+def rollout(live: Live, replicas: int = 1, **spec: Any) -> tuple[str, int]:
+    """Create a settled Rollout with the ReplicaSet of its template; return the name of that and the
+    generation of the Rollout."""
+    pod = {"containers": [{"name": "app", "image": "app:1"}]}
+    template = {"metadata": {"labels": LABELS}, "spec": pod}
+    own = {"selector": {"matchLabels": LABELS}, "template": template, "replicas": replicas}
+    body = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout"}
+    created = live.create(ROLLOUTS, {**body, "metadata": {"name": "web"}, "spec": {**own, **spec}})
+    owner = {**body, "name": "web", "uid": created["metadata"]["uid"], "controller": True}
+    labels = {**LABELS, HASH: "abc"}
+    live.add_nodes(1, 2)
+    live.create(
+        f"{APPS}/replicasets",
+        {
+            "metadata": {"name": "web-abc", "labels": labels, "ownerReferences": [owner]},
+            "spec": {
+                "replicas": replicas,
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": pod},
+            },
+        },
+    )
+    return "web-abc", created["metadata"]["generation"]
+
+
+def reports(live: Live, **status: Any) -> None:
+    """Write the status of the Rollout, as its controller does."""
+    settled = {"replicas": 1, "updatedReplicas": 1, "currentPodHash": "abc", "stableRS": "abc"}
+    status = {"status": {**settled, **status}}
+    assert live.patch(f"{ROLLOUTS}/web/status", status).status_code == 200
+
+
+def test_the_rollout_of_a_replica_set_is_found_and_scaled(
+    argo: Live, workloads: HttpSurgeWorkloads
+) -> None:
+    owner, generation = rollout(argo)
+    reports(argo, observedGeneration=str(generation))
+    one = workloads.find("surge", "ReplicaSet", owner)
+    assert one is not None
+    assert (one.key, one.replicas, one.settled) == ("surge/Rollout/web", 1, True)
+    target = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "web"}
+    argo.create(
+        "/apis/autoscaling/v1/namespaces/surge/horizontalpodautoscalers",
+        {"metadata": {"name": "web"}, "spec": {"maxReplicas": 3, "scaleTargetRef": target}},
+    )
+    assert workloads.scalers(one) == ("HorizontalPodAutoscaler web",)
+    assert workloads.scale(one, 2)
+    assert not workloads.scale(one, 3)
+    again = workloads.find("surge", "Rollout", "web")
+    assert again is not None
+    assert (again.replicas, again.settled) == (2, False)
+    assert again.sizers == frozenset({"leeway-surge"})
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"observedGeneration": "2b7f6d"},
+        {"observedGeneration": "1", "stableRS": "old"},
+        {"observedGeneration": "1", "replicas": 2},
+    ],
+)
+def test_a_rollout_that_changes_is_not_settled(
+    argo: Live, workloads: HttpSurgeWorkloads, status: dict[str, Any]
+) -> None:
+    rollout(argo)
+    reports(argo, **status)
+    one = workloads.find("surge", "Rollout", "web")
+    assert one is not None
+    assert not one.settled
+
+
+def test_a_pod_of_a_rollout_serves_when_the_services_of_its_template_have_it(
+    argo: Live, workloads: HttpSurgeWorkloads
+) -> None:
+    _, generation = rollout(argo)
+    reports(argo, observedGeneration=str(generation))
+    service(argo, "web-active", selector={**LABELS, HASH: "abc"})
+    service(argo, "web-other", selector={**LABELS, HASH: "def"})
+    one = workloads.find("surge", "Rollout", "web")
+    assert one is not None
+    argo.until(lambda: [pod.serves for pod in workloads.replicas(one).pods] == [True])
+    assert workloads.replicas(one).shared
+
+
+def test_a_rollout_may_have_the_template_of_a_deployment(
+    argo: Live, workloads: HttpSurgeWorkloads
+) -> None:
+    reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    rollout(argo, template=None, selector=None, workloadRef=reference)
+    assert workloads.find("surge", "Rollout", "web") is None
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    pod = {"containers": [{"name": "app", "image": "app:1"}], "volumes": [volume]}
+    template = {"metadata": {"labels": LABELS}, "spec": pod}
+    spec = {"replicas": 0, "selector": {"matchLabels": LABELS}, "template": template}
+    argo.create(f"{APPS}/deployments", {"metadata": {"name": "web"}, "spec": spec})
+    one = workloads.find("surge", "Rollout", "web")
+    assert one is not None
+    assert (one.replicas, one.claims) == (1, True)
+    argo.until(lambda: len(workloads.replicas(one).pods) == 1)

@@ -293,29 +293,29 @@ class _Stored(TableInMemory):
 
     def _get_many(self, keys: Sequence[Key], consistent: bool) -> Iterator[Item]:
         self._account._fail("known")
-        self.items = {one.key: one for one in self._written()}
-        return super()._get_many(keys, consistent)
+        with self._lock:
+            self.items = {one.key: one for one in self._written()}
+            return super()._get_many(keys, consistent)
 
     def _query_index(self, index: Index, value: str, prefix: str) -> Iterator[Item]:
-        if index is BY_CLUSTER:
-            self._account._fail("index")
-            self.items = {one.key: one for one in self._written()}
+        self._account._fail("index" if index is BY_CLUSTER else "records")
+        with self._lock:
+            found = self._written() if index is BY_CLUSTER or self._account.records_open else ()
+            forged = () if index is BY_CLUSTER else self._account.forged
+            self.items = {one.key: one for one in (*found, *forged)}
             return super()._query_index(index, value, prefix)
-        self._account._fail("records")
-        records = self._written() if self._account.records_open else ()
-        self.items = {one.key: one for one in (*records, *self._account.forged)}
-        return super()._query_index(index, value, prefix)
 
     def _change(self, put: Sequence[Item], delete: Sequence[Key]) -> None:
         self._account._fail("update")
-        for item in put:
-            facts = FACTS_OF_INSTANCE.read(item)
-            self._account.index[facts.instance] = facts
-            self._account.written.append(facts.instance)
-        for key in delete:
-            instance = (FACTS_OF_INSTANCE.parts(key) or {})["instance"]
-            del self._account.index[instance]
-            self._account.removed.append(instance)
+        with self._lock:
+            for item in put:
+                facts = FACTS_OF_INSTANCE.read(item)
+                self._account.index[facts.instance] = facts
+                self._account.written.append(facts.instance)
+            for key in delete:
+                instance = (FACTS_OF_INSTANCE.parts(key) or {})["instance"]
+                del self._account.index[instance]
+                self._account.removed.append(instance)
 
     def _written(self) -> Iterator[Item]:
         now = self._account.now_

@@ -269,6 +269,47 @@ def test_a_cluster_is_read_and_not_changed(live: Live, on_cluster: Run) -> None:
     assert live.pods("app=web") == before
 
 
+def test_a_surge_of_a_planned_retirement_is_foreseen(
+    live: Live, on_cluster: Run, tmp_path: Path
+) -> None:
+    selector = {"matchLabels": {"app": "web"}}
+    budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+    spec = {"minAvailable": 2, "selector": selector}
+    live.create(budgets, {"metadata": {"name": "web"}, "spec": spec})
+    live.until(lambda: live.api.get(f"{budgets}/web").json()["status"].get("currentHealthy") == 2)
+    policy = tmp_path / "cluster.yaml"
+    kind = "apiVersion: leeway.sh/v1\nkind: Cluster\nmetadata: {name: prod}\n"
+    policy.write_text(f"{kind}spec: {{surge: true}}\n")
+
+    def message(*more: str) -> str:
+        code, out, err = on_cluster("--lose", "50%", "-o", "json", *more)
+        assert code == 0, err
+        return str(
+            next(one["message"] for one in json.loads(out)["findings"] if "udget" in one["code"])
+        )
+
+    assert "planned retirement" not in message()
+    assert "In a planned retirement Deployment default/web gets one more pod" in message(
+        "-f", str(policy)
+    )
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    scalers = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers"
+    live.create(
+        scalers, {"metadata": {"name": "web"}, "spec": {"maxReplicas": 3, "scaleTargetRef": target}}
+    )
+    assert "HorizontalPodAutoscaler web sets its size" in message("-f", str(policy))
+    live.api.delete(f"{budgets}/web")
+    live.api.delete(f"{scalers}/web")
+
+
+def test_a_surge_is_not_known_from_files(run: Run, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    kind = "apiVersion: leeway.sh/v1\nkind: Cluster\nmetadata: {name: prod}\n"
+    policy.write_text(f"{kind}spec: {{surge: true}}\n")
+    _, out, _ = run(shop(), "--lose", "a", "-f", str(policy))
+    assert "adds a pod first is not known from files" in out
+
+
 def test_missing_rights_are_named_together(live: Live, on_cluster: Run) -> None:
     forbid(live, "pods", "poddisruptionbudgets", "replicasets")
     code, _, err = on_cluster("--lose", "50%")

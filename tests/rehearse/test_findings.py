@@ -25,7 +25,7 @@ THREE = (node("a"), node("b"), node("c"))
 def found(*objects: Object, lost: str = "a", pace: Pace = PACE) -> dict[str, Finding]:
     """The findings of one round by code."""
     cluster, storm = read(*objects, pace=pace), storm_of(*objects, lost=lost, pace=pace)
-    return {one.code: one for one in find(cluster, [storm], pace)}
+    return {one.code: one for one in find(cluster, [storm], pace, {})}
 
 
 def patch_of(command: str) -> Any:
@@ -136,7 +136,7 @@ def test_a_pod_without_a_place_says_whether_its_volume_binds_it(bound: bool) -> 
     nodes = [node("a"), node("b", zone="us-east-1b"), node("c")]
     cluster = read(*nodes, big, full, *volumes)
     storm = storm_of(*nodes, big, full, *volumes, lost="a c")
-    codes = {one.code for one in find(cluster, [storm], PACE)}
+    codes = {one.code for one in find(cluster, [storm], PACE, {})}
 
     # The node that replaces `a` is in its zone: it has room for 3 cores, not for 5.
     assert ("NoRoom" in codes) is not bound
@@ -193,7 +193,7 @@ def test_findings_of_many_rounds_keep_the_worst_and_count_the_rounds() -> None:
     pods = [pod("web-1", "a"), pod("web-2", "b")]
     objects = [*THREE, *pods, workload("Deployment", "web", 2), budget(minAvailable=2)]
     storms = [storm_of(*objects, lost=lost) for lost in ("a", "a b", "c")]
-    codes = {one.code: one for one in find(read(*objects), storms, PACE)}
+    codes = {one.code: one for one in find(read(*objects), storms, PACE, {})}
 
     assert codes["BudgetNeverAllows"].rounds == 2
     assert len(codes["BudgetNeverAllows"].pods) == 2

@@ -3,13 +3,15 @@
 from datetime import timedelta
 
 import pytest
+from leeway.execution.shared_cache import CACHED
 from leeway.notices import NoticeKind
-from leeway.policy.rules import ClusterPolicy
-from leeway.ports.aws import CloudRefused, CloudUnavailable, Target
+from leeway.policy.rules import SPOT_WARNING, ClusterPolicy
+from leeway.ports.aws import CloudRefused, CloudUnavailable, Target, TargetGroup
 from leeway.retirement.targets import (
     DEREGISTERED_WITHIN,
     LONGEST_DELAY,
     LOOK_EVERY,
+    decide_cut,
     decide_targets,
 )
 
@@ -84,13 +86,73 @@ def test_an_instance_that_nothing_deregisters_ends_after_two_minutes() -> None:
     assert ended - NOTICED < DEREGISTERED_WITHIN + timedelta(minutes=1)
 
 
-@pytest.mark.parametrize("asks", [True, False])
-def test_an_interruption_and_a_cluster_that_does_not_ask_wait_for_no_target(asks: bool) -> None:
-    kind = NoticeKind.SPOT_INTERRUPTION if asks else NoticeKind.TERMINATE_HOOK
-    fakes = balanced(kind, asks)
+@pytest.mark.parametrize("kind", [NoticeKind.SPOT_INTERRUPTION, NoticeKind.TERMINATE_HOOK])
+def test_a_cluster_that_does_not_ask_reads_no_target(kind: NoticeKind) -> None:
+    fakes = balanced(kind, asks=False)
     retire(fakes)
     assert fakes.targets.reads == []
     assert [name for name in fakes.steps.names if "targets" in name] == []
+
+
+@pytest.mark.parametrize(
+    ("states", "delay", "cut"),
+    [
+        (
+            ("draining",),
+            300,
+            "target group web lacks at least 190 s of its deregistration delay of 300 s.",
+        ),
+        (("draining", "unused"), 111, "lacks at least 1 s"),
+        (("draining",), 110, ""),
+        (
+            ("healthy",),
+            110,
+            "lacks at least 15 s of its deregistration delay of 110 s, and nothing",
+        ),
+        (("draining", "healthy"), 300, "lacks at least 205 s"),
+        (("healthy",), 95, ""),
+        (("unused",), 300, ""),
+        ((), 300, ""),
+    ],
+)
+def test_what_two_minutes_cut_of_a_deregistration_is_at_least_what_is_lacking(
+    states: tuple[str, ...], delay: int, cut: str
+) -> None:
+    since, now = NOTICED + timedelta(seconds=10), NOTICED + timedelta(seconds=40)
+    groups = {ARN: TargetGroup({FACTS.instance: states} if states else {}, delay)}
+    end = NOTICED + SPOT_WARNING
+    reason = decide_cut(groups, FACTS.instance, since, now, end)
+    assert (reason.code if reason else None) == ("TargetsCut" if cut else None)
+    assert cut in str(reason or "")
+
+
+def test_an_interruption_says_what_it_cuts_and_waits_for_nothing() -> None:
+    fakes = balanced(NoticeKind.SPOT_INTERRUPTION)
+    fakes.targets.deregister(ARN, FACTS.instance)
+    outcome = retire(fakes)
+    assert outcome.load_balancers is not None
+    assert outcome.load_balancers.code == "TargetsCut"
+    assert "target group web lacks at least 181 s" in outcome.summary.message
+    assert [name for name in fakes.steps.names if "targets" in name] == ["targets-cut"]
+    assert outcome.result == "drained"
+    assert outcome.ended_at - NOTICED < timedelta(minutes=1)
+    shown = [str(one.problem) for one in fakes.fast.states if one.problem is not None]
+    assert ["web lacks" in one for one in shown] == [True]
+
+
+def test_functions_share_what_one_has_read_of_target_groups() -> None:
+    fakes = balanced(NoticeKind.SPOT_INTERRUPTION)
+    retire(fakes)
+    assert fakes.targets.reads == [None, (ARN,)]
+    assert fakes.table.get(CACHED, what=f"target-group-{ARN}") is not None
+
+
+def test_a_refused_read_in_an_interruption_is_said() -> None:
+    fakes = balanced(NoticeKind.SPOT_INTERRUPTION)
+    fakes.targets.error = CloudRefused("DescribeTargetGroups: AccessDenied")
+    outcome = retire(fakes)
+    assert "AccessDenied" in outcome.summary.message
+    assert outcome.result == "drained"
 
 
 def test_a_missing_right_does_not_keep_the_instance() -> None:

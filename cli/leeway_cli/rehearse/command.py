@@ -26,12 +26,13 @@ from leeway_cli.stack import DEFAULT_STACK, StackOption, has_account
 if TYPE_CHECKING:
     from leeway.manifests.base import Manifest
     from leeway.policy.rules import ClusterPolicy
+    from leeway.ports.workloads import Workloads
 
-    from leeway_cli.rehearse.cluster import Cluster, Pace
+    from leeway_cli.rehearse.cluster import Cluster, Pace, RunningPod
     from leeway_cli.rehearse.report import Rehearsal
     from leeway_cli.rehearse.room import Market, Room
     from leeway_cli.rehearse.rounds import Losses
-    from leeway_cli.rehearse.storm import Storm
+    from leeway_cli.rehearse.storm import Fate, Storm
 
 Lose = Annotated[
     list[str],
@@ -73,7 +74,10 @@ Html = Annotated[
 ]
 
 
-MOST_ROUNDS = 10_000
+MOST_ROUNDS, MOST_READ = 10_000, 50
+"""The rounds of a rehearsal, and the workloads that are read to say what a planned retirement
+does."""
+
 KUBECTL = (
     "kubectl get nodes,pods,pdb,deploy,rs,sts,ds,jobs,pv,pvc,sc,csinodes -A -o json "
     "--show-managed-fields"
@@ -121,7 +125,9 @@ def rehearse(
     market = _market(manifests, cluster, sandbox, region, stack)
     situation = _Situation(cluster, market, _policy(manifests), pace)
     storms = _rehearse(situation, losses, rounds if losses.drawn else 1, seed)
-    _show(Rehearsal.of(cluster, storms, pace, lose, seed, source, market.priced), html, output)
+    planned = _planned(situation, storms, kubeconfig, context, files=bool(objects))
+    found = Rehearsal.of(cluster, storms, pace, lose, seed, source, market.priced, planned)
+    _show(found, html, output)
 
 
 def _check(rounds: int, html: Path | None) -> None:
@@ -304,6 +310,66 @@ def _rehearse(situation: _Situation, losses: "Losses", rounds: int, seed: int) -
             storms.append(known[lost])
             progress.show(number + 1)
     return storms
+
+
+def _planned(
+    situation: _Situation,
+    storms: "Sequence[Storm]",
+    kubeconfig: Path | None,
+    context: str | None,
+    *,
+    files: bool,
+) -> "dict[str, str]":
+    """Say of workloads that budgets keep in these storms what a retirement does for which Leeway
+    chooses the time: whether it adds a pod first. That is read from the cluster, not from files."""
+    from leeway.kubernetes.kubeconfig import kubeconfig_connection
+    from leeway.kubernetes.surging import HttpSurgeWorkloads
+
+    from leeway_cli.rehearse.findings import kept_by_budget
+
+    kept: dict[str, tuple[Storm, Fate]] = {}
+    for storm in storms:
+        for fate in filter(kept_by_budget, storm.fates):
+            kept.setdefault(fate.workload, (storm, fate))
+    if not kept:
+        return {}
+    if files:
+        unknown = "Whether a planned retirement adds a pod first is not known from files."
+        return dict.fromkeys(kept, unknown if situation.policy.surges else "")
+    pods = {one.pod.key: one for one in situation.cluster.pods}
+    with closing(kubeconfig_connection(kubeconfig, context)) as connection:
+        workloads = HttpSurgeWorkloads(connection)
+        return {
+            key: _surge_of(pods[fate.pod], fate, storm, workloads, situation.policy)
+            for key, (storm, fate) in list(kept.items())[:MOST_READ]
+        }
+
+
+def _surge_of(
+    one: "RunningPod", fate: "Fate", storm: "Storm", workloads: "Workloads", policy: "ClusterPolicy"
+) -> str:
+    """Say whether a pod's workload gets one more pod before its eviction; nothing if nobody asks
+    for that."""
+    from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
+    from leeway.retirement.decide_surge import SurgeAction
+    from leeway.retirement.surge import preview
+
+    budgets = fate.progress.budgets if fate.progress else ()
+    try:
+        decision = preview(workloads, policy.surges, one.pod.workload, budgets)
+    except (ClusterRefused, ClusterUnavailable) as error:
+        return f"Whether a planned retirement adds a pod first is not known: {error}."
+    if decision is None:
+        return ""
+    if decision.action is not SurgeAction.SCALE_UP:
+        return f"In a planned retirement it is kept until its budget allows it: {decision.reason}"
+    place = storm.placements.places.get(fate.pod)
+    where = "on a new node" if place and place.ready_in else ""
+    where = where or (f"on node {place.node}" if place else "as soon as a node has room")
+    return (
+        f"In a planned retirement {fate.workload} gets one more pod first, {where}. The old one "
+        f"goes when that serves, {one.starts_in:.0f} s after it has a node: none is missing."
+    )
 
 
 def _show(found: "Rehearsal", html: Path | None, output: Format) -> None:

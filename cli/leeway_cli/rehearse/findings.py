@@ -136,13 +136,16 @@ class Finding:
     rounds: int = 1
 
 
-def find(cluster: Cluster, storms: Iterable[Storm], pace: Pace) -> tuple[Finding, ...]:
-    """Return the findings of all rounds, the most frequent kinds of harm first."""
+def find(
+    cluster: Cluster, storms: Iterable[Storm], pace: Pace, planned: Mapping[str, str]
+) -> tuple[Finding, ...]:
+    """Return the findings of all rounds, the most frequent kinds of harm first. `planned` has
+    sentences for workloads that budgets keep: what a planned retirement does."""
     worst: dict[tuple[str, str], tuple[float, Finding]] = {}
     rounds: dict[tuple[str, str], int] = defaultdict(int)
     for storm in storms:
         seen = set()
-        for about, badness, finding in _in_round(cluster, storm, pace):
+        for about, badness, finding in _in_round(cluster, storm, pace, planned):
             key = finding.code, about
             seen.add(key)
             if key not in worst or badness > worst[key][0]:
@@ -176,7 +179,9 @@ _ORDER = (
 """The kinds of findings, the worst first."""
 
 
-def _in_round(cluster: Cluster, storm: Storm, pace: Pace) -> Iterator[_Found]:
+def _in_round(
+    cluster: Cluster, storm: Storm, pace: Pace, planned: Mapping[str, str]
+) -> Iterator[_Found]:
     fates: dict[str, list[Fate]] = defaultdict(list)
     for fate in storm.fates:
         if not fate.left:
@@ -190,7 +195,7 @@ def _in_round(cluster: Cluster, storm: Storm, pace: Pace) -> Iterator[_Found]:
         yield from _without_place(workload, first, storm, specs)
         yield from _ends_late(cluster, workload, of_workload, pace)
         yield from _outages(cluster, workload, first, storm)
-        yield from _budgets(cluster, workload, first, storm)
+        yield from _budgets(cluster, workload, first, storm, planned.get(key, ""))
     yield from _owners(cluster, storm)
 
 
@@ -300,17 +305,18 @@ def _outages(
         yield key, down, Finding("AllReplicasLost", message, change, names)
 
 
+def kept_by_budget(fate: Fate) -> bool:
+    """Whether a pod went, or died with its node, because its budget allowed no eviction in time."""
+    forced = fate.progress is not None and fate.progress.method is RemovalMethod.DELETE
+    budgets = fate.progress is not None and bool(fate.progress.budgets)
+    return budgets and not fate.returned and (forced or fate.died)
+
+
 def _budgets(
-    cluster: Cluster, workload: Workload, fates: list[Fate], storm: Storm
+    cluster: Cluster, workload: Workload, fates: list[Fate], storm: Storm, planned: str
 ) -> Iterator[_Found]:
     key, budgets = workload.key, budgets_of(cluster, workload.key)
-    forced = [
-        fate
-        for fate in fates
-        if fate.progress is not None
-        and fate.progress.budgets
-        and (fate.progress.method is RemovalMethod.DELETE or fate.died)
-    ]
+    forced = [fate for fate in fates if kept_by_budget(fate)]
     names = tuple(fate.pod for fate in forced)
     if forced and len(budgets) > 1:
         shown = ", ".join(budget.key for budget in budgets)
@@ -322,6 +328,7 @@ def _budgets(
     elif forced and budgets:
         change = allow(budgets[0], workload, _evictions(budgets[0], len(forced)))
         code, message = _why_forced(budgets[0], forced)
+        message = f"{message} {planned}".rstrip()
         yield budgets[0].key, len(forced), Finding(code, message, change, names)
     for budget in budgets:
         missed = below(storm, budget)

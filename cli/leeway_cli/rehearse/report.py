@@ -1,7 +1,7 @@
 """Renders a rehearsal as JSON, for a terminal and as a page with pictures."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,10 +97,12 @@ class Rehearsal:
         seed: int,
         source: str,
         priced: bool,
+        planned: Mapping[str, str],
     ) -> "Rehearsal":
-        """Combine the rounds, and find what to change."""
+        """Combine the rounds, and find what to change. `planned`: see `find`."""
         result = combine(cluster, storms)
-        return cls(result, find(cluster, storms, pace), pace, tuple(lose), seed, source, priced)
+        findings = find(cluster, storms, pace, planned)
+        return cls(result, findings, pace, tuple(lose), seed, source, priced)
 
     @property
     def rounds(self) -> int:

@@ -8,7 +8,7 @@ strategies".
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -19,6 +19,7 @@ from leeway.selection.offers.catalog import Catalog, InstanceType
 from leeway.selection.offers.machines import ACCELERATORS
 from leeway.selection.resources import Resources
 
+from leeway_cli.cost import COUNTED_FOR, counted_spot
 from leeway_cli.errors import CannotBeDoneError, aws_errors
 
 if TYPE_CHECKING:
@@ -48,9 +49,6 @@ _DEAR = 10_000.0
 _TEMPLATE = "LaunchTemplateSpecification"
 
 STRATEGY = "price-capacity-optimized"
-
-COUNTED_FOR = timedelta(days=30)
-"""The time whose interruptions are counted: the records of costs are kept for some days longer."""
 
 UNKNOWN_INTERRUPTIONS = (
     "Interruptions: none of these types ran in the cluster as Spot instances. EC2 shows those of "
@@ -148,18 +146,9 @@ def spot_of(group: ScalingGroup, stack: str, now: datetime) -> "Mapping[str, Spo
     deployment, or without a cluster in the tags of the group."""
     from leeway.instances.owners import cluster_of
 
-    from leeway_cli.cost import read_hours, sum_up
-    from leeway_cli.stack import find_stack
-
     tags = {one["Key"]: one.get("Value", "") for one in group.described.get("Tags", ())}
-    cluster, begin = cluster_of(tags), now - COUNTED_FOR
-    if not cluster:
-        return {}
-    try:
-        hours = list(read_hours(find_stack(stack), cluster, begin, now))
-    except CannotBeDoneError:
-        return {}
-    return sum_up(hours, begin, now).spot
+    cluster = cluster_of(tags)
+    return counted_spot(stack, cluster, now) if cluster else {}
 
 
 def read_group(name: str, client: Any, ec2: Any) -> ScalingGroup:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +21,7 @@ from leeway_cli.selection.sources import (
 from leeway_cli.stack import DEFAULT_STACK, StackOption
 
 if TYPE_CHECKING:
+    from leeway.costs import SpotPool
     from leeway.selection.offers.catalog import Catalog, InstanceType, Offering, TypeTable
     from leeway.selection.pods import NodePool
     from leeway.selection.requirements import Requirements
@@ -75,8 +77,17 @@ def types(
     matches.sort(key=lambda match: match.rank)
     if output is TypesFormat.JSON:
         print_json({"types": [_as_data(one) for one in matches]}, rows="types")
+    elif output is TypesFormat.WIDE:
+        _print_table(matches, {} if sandbox else _counted(cluster, stack))
     else:
-        _print_table(matches, wide=output is TypesFormat.WIDE)
+        _print_table(matches)
+
+
+def _counted(cluster: str, stack: str) -> "Mapping[str, SpotPool]":
+    """Read what Leeway counted of the Spot instances of a cluster; nothing without its name."""
+    from leeway_cli.cost import counted_spot
+
+    return counted_spot(stack, cluster, datetime.now(UTC)) if cluster else {}
 
 
 def _all_types(catalog: "Catalog") -> list[Match]:
@@ -163,14 +174,16 @@ _WIDE_COLUMNS = (
     "HYPERVISOR",
     "CHEAPEST SPOT IN",
     "RESERVED",
+    "INTERRUPTED IN 30 DAYS",
 )
 
 
-def _print_table(matches: Sequence[Match], *, wide: bool) -> None:
+def _print_table(matches: Sequence[Match], spot: "Mapping[str, SpotPool] | None" = None) -> None:
+    """Print the types; with wide columns if `spot` is given, what was counted by type and zone."""
     from leeway_cli.manifests.changes import aligned
 
-    titles = [*_COLUMNS, *(_WIDE_COLUMNS if wide else ())]
-    rows = [[*_row(match), *(_wide_row(match) if wide else ())] for match in matches]
+    titles = [*_COLUMNS, *(_WIDE_COLUMNS if spot is not None else ())]
+    rows = [[*_row(one), *(_wide_row(one, spot) if spot is not None else ())] for one in matches]
     write_stdout(aligned([titles, *rows]).removesuffix("\n"))
 
 
@@ -195,7 +208,7 @@ def _row(match: Match) -> tuple[str, ...]:
     )
 
 
-def _wide_row(match: Match) -> tuple[str, ...]:
+def _wide_row(match: Match, counted: "Mapping[str, SpotPool]") -> tuple[str, ...]:
     from leeway.selection.labels import INSTANCE, SPOT
 
     labels = match.kind.labels
@@ -208,7 +221,16 @@ def _wide_row(match: Match) -> tuple[str, ...]:
         labels.get(f"{INSTANCE}hypervisor", "-"),
         spot[0] if spot else "-",
         ", ".join(f"{free} in {zone}" for zone, free in sorted(match.free.items())) or "-",
+        _interrupted(match, counted),
     )
+
+
+def _interrupted(match: Match, counted: "Mapping[str, SpotPool]") -> str:
+    """Return how often EC2 interrupted the type in the zones that match, and in how many hours."""
+    zones = {one.zone for one in match.offerings}
+    found = [counted[key] for zone in zones if (key := f"{match.kind.name} {zone}") in counted]
+    times, hours = sum(one.interruptions for one in found), sum(one.hours for one in found)
+    return f"{times} in {hours:,.0f} h" if found else "-"
 
 
 def _with_unit(value: str | None, unit: str) -> str:

@@ -11,7 +11,16 @@ from leeway.instances.groups import GroupFacts
 from leeway.instances.owners import Owner, OwnerKind, owner_of
 from leeway.interruption.receive_notice import OWNER_RETIRES_NODE, RETIREMENT_SCHEDULED
 from leeway.notices import Notice
-from leeway.policy.rules import VOLUNTARY, Action, ClusterPolicy, Ruling, begins_at, rule
+from leeway.policy.rules import (
+    SAFETY_MARGIN,
+    SPOT_WARNING,
+    VOLUNTARY,
+    Action,
+    ClusterPolicy,
+    Ruling,
+    begins_at,
+    rule,
+)
 from leeway.ports.kubernetes_objects import PROTECTS_POD, Node, Pod
 from leeway.reasons import Reason, counted
 from leeway.retirement.decide_replacement import BY_GROUP, ReplacementDecision, decide_replacement
@@ -276,7 +285,14 @@ def _load_balancers(
         f"it for {render_duration(longest)} at most after it is deregistered"
     )
     if notice.kind in INTERRUPTIONS:
-        yield f"{keep}: EC2 ends it at its own time, so connections that last longer break."
+        has = deadline + SAFETY_MARGIN - notice.time if deadline else SPOT_WARNING
+        lacks = [
+            f"{name} lacks at least {render_duration(delay - has)}"
+            for name, delay in sorted(found.delays.items())
+            if delay > has
+        ]
+        ends = f"EC2 ends it {render_duration(has)} after the notice"
+        yield f"{keep}: {', so '.join([ends, ' and '.join(lacks)] if lacks else [ends])}."
         return
     until = f", but not beyond {deadline:%Y-%m-%d %H:%M:%S} UTC" if deadline else ""
     yield f"{keep}: after the drain, Leeway waits for that{until}."

@@ -22,11 +22,21 @@ ANNOTATION = "leeway.sh/surge"
 READ_SECONDS = 5.0
 """Timeout of what is read together."""
 
-_PLURALS = {
-    "Deployment": "deployments",
-    "ReplicaSet": "replicasets",
-    "StatefulSet": "statefulsets",
+_ROLLOUT, _ROLLOUT_HASH = "Rollout", "rollouts-pod-template-hash"
+"""The kind of Argo Rollouts, and the label of the pods of one template. A Rollout adds it to the
+selectors of its Services. Source: argo-rollouts, pkg/apis/rollouts/v1alpha1/types.go."""
+
+_KINDS = {
+    "Deployment": ("apps/v1", "deployments"),
+    "ReplicaSet": ("apps/v1", "replicasets"),
+    _ROLLOUT: ("argoproj.io/v1alpha1", "rollouts"),
+    "StatefulSet": ("apps/v1", "statefulsets"),
 }
+"""The API versions and the plurals of kinds that are read."""
+
+_ABOVE = frozenset({"Deployment", _ROLLOUT})
+"""The kinds whose ReplicaSets have the pods."""
+
 _SCALERS = {
     "HorizontalPodAutoscaler": "autoscaling/v1/namespaces/{}/horizontalpodautoscalers",
     "ScaledObject": "keda.sh/v1alpha1/namespaces/{}/scaledobjects",
@@ -54,9 +64,9 @@ class HttpSurgeWorkloads:
             found = self._get(namespace, kind, name)
             if found is not None and kind == "ReplicaSet":
                 owner = _controller(found)
-                if owner.get("kind") != "Deployment" or owner["apiVersion"] != "apps/v1":
+                kind, name = owner.get("kind", ""), owner.get("name", "")
+                if kind not in _ABOVE or owner["apiVersion"] != _KINDS[kind][0]:
                     return None
-                kind, name = owner["kind"], owner["name"]
                 found = self._get(namespace, kind, name)
             if found is None:
                 return None
@@ -97,6 +107,9 @@ class HttpSurgeWorkloads:
             path = f"/api/v1/namespaces/{space}"
             pods = self._list(f"{path}/pods", {"labelSelector": _joined(equal)})
             labels = (spec["template"].get("metadata") or {}).get("labels") or {}
+            if workload.kind == _ROLLOUT:
+                stable = (found.get("status") or {}).get("stableRS", "")
+                labels = {**labels, _ROLLOUT_HASH: stable}
             services = [
                 one
                 for one in self._list(f"{path}/services")
@@ -161,8 +174,19 @@ class HttpSurgeWorkloads:
 
     def _get(self, namespace: str, kind: str, name: str) -> _Object | None:
         # The owner of a pod may have any name, which would be another path.
-        known = kind in _PLURALS and is_subdomain(name)
-        return self._read(_path(namespace, kind, name)) if known else None
+        known = kind in _KINDS and is_subdomain(name)
+        found = self._read(_path(namespace, kind, name)) if known else None
+        if found is None or kind != _ROLLOUT:
+            return found
+        # A Rollout may use the template and the selector of a Deployment, which has no pods then.
+        named = found["spec"].get("workloadRef") or {}
+        of = named.get("kind") == "Deployment"
+        other = self._get(namespace, "Deployment", named.get("name", "")) if of else None
+        taken = {**((other or {}).get("spec") or {}), **found["spec"]}
+        if "selector" not in taken or "template" not in taken:
+            return None
+        spec = {**found["spec"], "selector": taken["selector"], "template": taken["template"]}
+        return {**found, "spec": spec}
 
     def _read(self, path: str) -> _Object | None:
         """Read an object; None if there is none."""
@@ -198,7 +222,8 @@ class HttpSurgeWorkloads:
 
 
 def _path(namespace: str, kind: str, name: str) -> str:
-    return f"/apis/apps/v1/namespaces/{namespace}/{_PLURALS[kind]}/{name}"
+    version, plural = _KINDS[kind]
+    return f"/apis/{version}/namespaces/{namespace}/{plural}/{name}"
 
 
 def _workload(kind: str, found: _Object) -> Workload:
@@ -220,8 +245,10 @@ def _workload(kind: str, found: _Object) -> Workload:
         version=metadata["resourceVersion"],
         replicas=replicas,
         surges={"true": True, "false": False}.get(annotation),
-        settled=status.get("observedGeneration", 0) >= metadata.get("generation", 0)
-        and status.get("updatedReplicas", 0) == status.get("replicas", 0) == replicas,
+        # A Rollout writes the generation as text.
+        settled=str(status.get("observedGeneration", 0)) == str(metadata.get("generation", 0))
+        and status.get("updatedReplicas", 0) == status.get("replicas", 0) == replicas
+        and (kind != _ROLLOUT or status.get("stableRS") == status.get("currentPodHash")),
         sizers=frozenset(_owners_of_size(metadata)),
         controller=printable(f"{owner['kind']} {owner['name']}") if owner else "",
         claims=bool(spec.get("volumeClaimTemplates"))

@@ -329,8 +329,8 @@ class ClusterSpec(Strict):
     """The disruption budget: how many nodes may retire voluntarily in a period."""
     surge: bool = False
     """Before a voluntary retirement evicts a pod that a PodDisruptionBudget keeps, scale its
-    Deployment or StatefulSet up by one, wait until the new pod serves, and scale back afterwards.
-    The annotation `leeway.sh/surge` of a workload overrides this."""
+    Deployment, StatefulSet or Rollout of Argo up by one, wait until the new pod serves, and scale
+    back afterwards. The annotation `leeway.sh/surge` of a workload overrides this."""
     wait_for_targets: bool = False
     """After the drain of a node that has time to spare, end its instance only when Network and
     Application Load Balancers have drained its targets, and at the deadline at the latest."""

@@ -6,7 +6,7 @@ nothing. Times are aware and in UTC.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -16,7 +16,7 @@ from leeway.notices import LifecycleHook
 
 # For annotations only: a function that uses one port does not import the types of the others.
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection
     from datetime import datetime
 
     from leeway.instances.facts import InstanceFacts
@@ -338,8 +338,25 @@ class Target:
     state: str
 
 
+@dataclass(frozen=True, slots=True)
+class TargetGroup:
+    """A target group: the states of the targets of each instance that it has, by its id, and its
+    deregistration delay in seconds."""
+
+    states: Mapping[str, tuple[str, ...]]
+    delay: int
+
+
 class Targets(Protocol):
     """The instance targets of Application and Network Load Balancers."""
+
+    def groups(self) -> Sequence[str]:
+        """List the ARNs of the target groups with instance targets that a load balancer uses."""
+        ...
+
+    def group(self, arn: str) -> TargetGroup:
+        """Read a target group; one without targets if there is no such group."""
+        ...
 
     def of_instance(self, instance: str, among: Collection[str] | None = None) -> Sequence[Target]:
         """List the targets of an instance, also those that drain, in the target groups `among`

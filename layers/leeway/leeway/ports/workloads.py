@@ -10,7 +10,7 @@ SURGE_MANAGER = "leeway-surge"
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A Deployment or a StatefulSet.
+    """A Deployment, a StatefulSet or a Rollout of Argo.
 
     - `version`: its resourceVersion.
     - `surges`: its annotation that asks for a surge, or forbids it; None without one.

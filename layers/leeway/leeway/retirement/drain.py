@@ -139,8 +139,8 @@ class DrainPassResult:
     """A drain after one more pass, the pause in seconds before the next pass, and the lifecycle
     hooks that are held open. There is no record if a newer attempt has superseded this one.
     `surges` are the pods that have, or do not get, an additional pod first. `kept`: the node may as
-    well stay, and the surge of one of its pods has failed. `waits_for_targets`: the drain is over,
-    and the instance ends only when load balancers have drained it."""
+    well stay, and the surge of one of its pods has failed. `asks_for_targets`: the drain is over,
+    and the policy asks that load balancers drain the instance before it ends."""
 
     drain: Drain
     record: Retirement | None
@@ -149,7 +149,7 @@ class DrainPassResult:
     held: tuple[HeldHook, ...] = ()
     surges: tuple[PodSurge, ...] = ()
     kept: bool = False
-    waits_for_targets: bool = False
+    asks_for_targets: bool = False
 
     def checkpoint(self, before: Drain, now: datetime) -> "DrainCheckpoint":
         """Return what the step stores, given the drain before the pass."""
@@ -266,16 +266,14 @@ def drain_pass(
     optional = record.returns is not None and record.returns.optional
     kept = optional and not record.follows_template and has_failed(surges, drain)
     seconds = int(pause.total_seconds())
-    waits = drain.drained and bool(cordoned.node) and _waits_for_targets(attempt, record)
-    result = DrainPassResult(drain, record, seconds, expired, held, surges, kept, waits)
+    ends = drain.drained or (expired and record.ec2_terminates)
+    asks = ends and bool(cordoned.node) and _asks_for_targets(attempt, record)
+    result = DrainPassResult(drain, record, seconds, expired, held, surges, kept, asks)
     return result.checkpoint(previous.drain, clock.now())
 
 
-def _waits_for_targets(attempt: Attempt, record: Retirement) -> bool:
-    """Whether the instance ends only when load balancers have drained it: the policy says so, and
-    EC2 does not end it within minutes."""
-    if record.ec2_terminates:
-        return False
+def _asks_for_targets(attempt: Attempt, record: Retirement) -> bool:
+    """Whether the policy asks that load balancers drain the instance before it ends."""
     try:
         return attempt.ports.policies.policy_of(record.facts.cluster).waits_for_targets
     except (CloudUnavailable, CloudRefused):

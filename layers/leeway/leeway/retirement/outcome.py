@@ -26,6 +26,9 @@ from leeway.retirement.reasons import (
     RETIREMENT_DRY_RUN,
     RETIREMENT_UNDONE,
     SURGE_REPLACES_POD,
+    TARGETS_CUT,
+    TARGETS_LEFT,
+    TARGETS_NOT_READ,
 )
 from leeway.retirement.record import Method, Retirement, Successor
 from leeway.telemetry import Telemetry
@@ -68,6 +71,10 @@ _CODES = {
     RetirementResult.DRY_RUN: RETIREMENT_DRY_RUN,
     RetirementResult.UNDONE: RETIREMENT_UNDONE,
 }
+
+
+_OF_TARGETS = frozenset({TARGETS_CUT.name, TARGETS_LEFT.name, TARGETS_NOT_READ.name})
+"""What load balancers do that the summary has: connections of clients end with the instance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +179,8 @@ class Outcome:
                 yield from self._pod_details()
                 yield self._replacement
                 yield from self._instance_details()
+                if self.load_balancers and self.load_balancers.code in _OF_TARGETS:
+                    yield self.load_balancers
                 if self.result is RetirementResult.INCOMPLETE:
                     yield self.reason
             case RetirementResult.NO_NODE:

@@ -194,6 +194,11 @@ TARGETS_LEFT = ReasonCode(
     "The instance ends while load balancers have {targets:target} of it, in {groups}: {why}.",
     "targets-are-left",
 )
+TARGETS_CUT = ReasonCode(
+    "TargetsCut",
+    "EC2 ends the instance before load balancers have drained it: {groups}.",
+    "targets-are-left",
+)
 TARGETS_NOT_READ = ReasonCode(
     "TargetsNotRead",
     "Leeway does not wait for load balancers, because it cannot read their targets: {error}.",

@@ -247,7 +247,7 @@ class _Asked:
 
     @classmethod
     def read(cls, workloads: Workloads, key: str) -> "_Asked | None":
-        """Read the workload of a pod; None if it is neither a Deployment nor a StatefulSet."""
+        """Read the workload of a pod; None if it is of a kind that is not scaled."""
         found = workloads.find(*key.split("/")) if _is_scaled(key) else None
         return cls(workloads, found) if found is not None else None
 

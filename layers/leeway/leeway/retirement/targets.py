@@ -2,21 +2,31 @@
 
 The node's label `node.kubernetes.io/exclude-from-external-load-balancers`, which the drain sets,
 makes the AWS Load Balancer Controller and the cloud provider deregister it. Leeway deregisters
-nothing: a controller would register the node again. It waits for what they have begun.
+nothing: a controller would register the node again. It waits for what they have begun. If EC2 ends
+the instance within minutes, it says what of the deregistration is cut.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from leeway.ports.aws import CloudRefused, CloudUnavailable, Target
+from leeway.execution.shared_cache import FRESH_FOR
+from leeway.policy.rules import SAFETY_MARGIN, SPOT_WARNING
+from leeway.ports.aws import CloudRefused, CloudUnavailable, Target, TargetGroup
 from leeway.reasons import Reason
 from leeway.retirement.context import Attempt
+from leeway.retirement.cordon import CordonResult
 from leeway.retirement.drain import DrainPassResult
 from leeway.retirement.finish import RetirementProgress
 from leeway.retirement.hooks import HeldHook, earliest_deadline, with_new_hooks
-from leeway.retirement.reasons import TARGETS_DRAIN, TARGETS_LEFT, TARGETS_NOT_READ
+from leeway.retirement.reasons import (
+    TARGETS_CUT,
+    TARGETS_DRAIN,
+    TARGETS_LEFT,
+    TARGETS_NOT_READ,
+)
+from leeway.retirement.record import Retirement
 from leeway.retirement.status import publish_problem
 
 LOOK_EVERY = timedelta(seconds=15)
@@ -28,6 +38,9 @@ DEREGISTERED_WITHIN = timedelta(minutes=2)
 LONGEST_DELAY = timedelta(hours=1)
 """The longest deregistration delay. Source: Elastic Load Balancing API reference,
 TargetGroupAttribute, `deregistration_delay.timeout_seconds`."""
+
+READ_FOR = timedelta(seconds=5)
+"""How long the retirement of an instance that EC2 ends reads target groups. It ends then."""
 
 OVER = "unused"
 """The state of a target to which a load balancer sends nothing."""
@@ -64,6 +77,30 @@ def decide_targets(
     return TargetsDecision(True, TARGETS_DRAIN(**facts))
 
 
+def decide_cut(
+    groups: Mapping[str, TargetGroup], instance: str, since: datetime, now: datetime, end: datetime
+) -> Reason | None:
+    """Return how much of its deregistration an instance lacks that EC2 ends at `end`, at least;
+    None if nothing is known to be cut. Nothing deregistered it before `since`. `groups` are target
+    groups by their ARNs, as they were within FRESH_FOR."""
+    cut = []
+    for arn, group in sorted(groups.items()):
+        states = [one for one in group.states.get(instance, ()) if one != OVER]
+        if not states:
+            continue
+        drains = all(one == "draining" for one in states)
+        began = since if drains else max(since, now - FRESH_FOR)
+        has = max(end - began, timedelta(0))
+        lacks = group.delay - int(has.total_seconds())
+        if lacks > 0:
+            why = "" if drains else ", and nothing has deregistered it yet"
+            cut.append(
+                f"target group {name_of(arn)} lacks at least {lacks} s of its deregistration delay "
+                f"of {group.delay} s{why}"
+            )
+    return TARGETS_CUT(groups="; ".join(cut)) if cut else None
+
+
 def name_of(group: str) -> str:
     """Return the name of a target group by its ARN, `...:targetgroup/NAME/ID`."""
     return group.split("/")[-2] if "/" in group else group
@@ -88,21 +125,51 @@ def wait_for_targets(
 ) -> RetirementProgress:
     """Wait until load balancers have drained the instance of a drained node that has time to spare.
     Return the progress with why the instance ends before that, if it does."""
-    if not drained.waits_for_targets:
+    record, node = drained.record, progress.cordoned.node
+    if not drained.asks_for_targets or record is None:
         return progress
     result, number = None, 0
+    if record.ec2_terminates:
+        see = partial(_see_cut, attempt, record, progress.cordoned)
+        result = attempt.steps.run("targets-cut", TargetsResult, see)
     while result is None or result.wait:
         if result is not None:
             number += 1
             attempt.steps.wait(f"wait-for-targets-{number}", int(LOOK_EVERY.total_seconds()))
         held = result.held if result else drained.held
-        look = partial(_look, attempt, held, result, progress.cordoned.node or "")
+        look = partial(_look, attempt, held, result, node)
         result = attempt.steps.run(f"targets-{number}", TargetsResult, look)
     if result.reason is None:
         return progress
     before = progress.drain.load_balancers
-    told = before.and_then(result.reason) if before else result.reason
+    told = result.reason.and_then(before.message) if before else result.reason
     return replace(progress, drain=replace(progress.drain, load_balancers=told))
+
+
+def _see_cut(attempt: Attempt, record: Retirement, cordoned: CordonResult) -> TargetsResult:
+    """Say what EC2 cuts of a deregistration. Instances are interrupted by the hundred, so all
+    functions share what one of them has read."""
+    now, read = attempt.now(), attempt.ports.targets
+    since = record.drain_began_at or cordoned.cordoned_at or record.noticed_at
+    groups: dict[str, TargetGroup] = {}
+    reason = None
+    try:
+        get = attempt.ports.cache.get_or_read
+        for arn in get("target-groups", tuple[str, ...], lambda: tuple(read.groups())):
+            if attempt.now() - now >= READ_FOR:
+                late = f"{len(groups)} target groups were read in {READ_FOR.seconds} s"
+                reason = TARGETS_NOT_READ(error=late)
+                break
+            groups[arn] = get(f"target-group-{arn}", TargetGroup, partial(read.group, arn))
+    except (CloudRefused, CloudUnavailable) as error:
+        reason = TARGETS_NOT_READ(error=error)
+    if record.deadline is not None:
+        end = max(record.deadline + SAFETY_MARGIN, record.noticed_at + SPOT_WARNING)
+        cut = decide_cut(groups, record.instance, since, now, end)
+        reason = cut.and_then(reason) if cut and reason else cut or reason
+    if reason is not None:
+        publish_problem(attempt, reason, cordoned.node)
+    return TargetsResult(since, (), wait=False, reason=reason)
 
 
 def _look(

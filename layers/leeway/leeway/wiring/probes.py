@@ -326,10 +326,10 @@ def _targets(statement: str) -> list[Probe]:
     """Return calls that describe the target groups of load balancers; it is no error if there is
     none."""
 
-    def health(_: _Cluster) -> object:
+    def ask(operation: str, _: _Cluster) -> object:
         balancers = _client("elbv2")
         for group in balancers.describe_target_groups(PageSize=1)["TargetGroups"]:
-            return balancers.describe_target_health(TargetGroupArn=group["TargetGroupArn"])
+            return getattr(balancers, operation)(TargetGroupArn=group["TargetGroupArn"])
         raise _NothingToAskAbout
 
     return [
@@ -338,7 +338,13 @@ def _targets(statement: str) -> list[Probe]:
             statement,
             lambda _: _client("elbv2").describe_target_groups(PageSize=1),
         ),
-        Probe("elasticloadbalancing:DescribeTargetHealth", statement, health),
+        *(
+            Probe(f"elasticloadbalancing:{one}", statement, partial(ask, operation))
+            for one, operation in (
+                ("DescribeTargetHealth", "describe_target_health"),
+                ("DescribeTargetGroupAttributes", "describe_target_group_attributes"),
+            )
+        ),
     ]
 
 
