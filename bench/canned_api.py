@@ -76,15 +76,20 @@ def canned_pod(number: int, node: str, version: int) -> bytes:
     return json.dumps(document).encode()
 
 
-def canned_node(number: int, version: int) -> bytes:
-    """Return a Node of 11 KB, which ten pods fill."""
+def canned_node(number: int, version: int, **more: str) -> bytes:
+    """Return a Node of 11 KB, which ten pods fill; `more` are labels."""
     name, zone = node_name(number), f"us-east-1{'abc'[number % 3]}"
     amounts = {"cpu": "3920m", "memory": "16Gi", "pods": "58", "ephemeral-storage": "80Gi"}
     labels = {"topology.kubernetes.io/zone": zone, "kubernetes.io/hostname": name}
     document = {
-        "metadata": _metadata(name, "", version, labels=labels),
+        "metadata": _metadata(name, "", version, labels=labels | more),
         "spec": {"providerID": f"aws:///{zone}/i-{number:017x}"},
-        "status": {"allocatable": amounts, "capacity": amounts, "images": _IMAGES},
+        "status": {
+            "allocatable": amounts,
+            "capacity": amounts,
+            "images": _IMAGES,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
     }
     return json.dumps(document).encode()
 
@@ -122,7 +127,7 @@ class CannedApi:
         plural = request.path.rpartition("/")[2]
         if request.query.get("watch"):
             return await self._watch(request, plural)
-        if plural not in _KINDS:
+        if plural not in KINDS:
             missing = {"kind": "Status", "code": 404, "reason": "NotFound", "message": plural}
             return web.json_response(missing, status=404)
         return self._list(request, plural)
@@ -135,7 +140,7 @@ class CannedApi:
         metadata = {"resourceVersion": str(self.version)}
         if end < len(items):
             metadata["continue"] = str(end)
-        head = json.dumps({"kind": _KINDS[plural], "metadata": metadata}).encode()[:-1]
+        head = json.dumps({"kind": KINDS[plural], "metadata": metadata}).encode()[:-1]
         body = head + b', "items": [' + b",".join(items[start:end]) + b"]}"
         return web.Response(body=body, content_type="application/json")
 
@@ -150,7 +155,7 @@ class CannedApi:
         return response
 
 
-_KINDS = {
+KINDS = {
     "csinodes": "CSINodeList",
     "daemonsets": "DaemonSetList",
     "limitranges": "LimitRangeList",

@@ -21,7 +21,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.canned_api import PODS_PER_NODE
-from bench.provision_read import canned_cluster, connection_of
+from bench.connections import connection_of
+from bench.provision_read import canned_cluster
 from bench.statistics import peak_mb
 
 SIZES = (500, 2_000, 5_000)

@@ -9,20 +9,18 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
 from leeway.clock import SystemClock
 from leeway.kubernetes.cluster_states import PATHS, KubernetesClusterStates
 from leeway.kubernetes.connection import Connection
-from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.selection.reading.cluster_objects import existing_nodes, pending_pods
 from rich.console import Console
 from rich.table import Table
 
 from bench.canned_api import PODS_PER_NODE
+from bench.connections import connection_of
 from bench.statistics import peak_mb, percentile
 
 SIZES = (100, 1_000, 5_000)
@@ -115,22 +113,6 @@ def _read_lists(connection: Connection) -> None:
             parameters["continue"] = page["metadata"]["continue"]
     existing_nodes(objects)
     pending_pods([one for one in objects if one["kind"] == "Pod"], {})
-
-
-def connection_of(url: str) -> Connection:
-    """Connect to a server of prepared bytes."""
-    content = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "c", "cluster": {"server": url}}],
-        "users": [{"name": "u", "user": {"token": "t"}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "c",
-    }
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "kubeconfig"
-        path.write_text(json.dumps(content))
-        return kubeconfig_connection(path)
 
 
 def _timed(read: Callable[[], object]) -> tuple[float, float]:

@@ -16,7 +16,7 @@ from leeway.provision_run import NodeProvisioning
 from leeway.wiring.clients import clock, settings
 from leeway.wiring.provision_nodes import dependencies
 
-from bench.provision_read import connection_of
+from bench.connections import connection_of
 from bench.statistics import peak_mb
 
 SECONDS = timedelta(seconds=60)

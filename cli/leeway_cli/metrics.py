@@ -1,6 +1,7 @@
 """`leeway metrics`: the state of the clusters for Prometheus, from Leeway's table, as OpenMetrics.
 
-All metrics are gauges: the table has no counters that never go back.
+All metrics are gauges, as the table has no counters that never go back, except the times of pods to
+their nodes, which are a histogram.
 """
 
 import threading
@@ -15,12 +16,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from leeway_cli.errors import BadInputError, CannotBeDoneError
+from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors
 from leeway_cli.output import write_stderr, write_stdout
 from leeway_cli.stack import CLUSTERS, DEFAULT_STACK, Stack, StackOption, cluster_name, find_stack
 
 if TYPE_CHECKING:
     from leeway.costs import CostHour
+    from leeway.provisioning.pod_waits import PodWaits
 
     from leeway_cli.status.view import ClusterStatus
 
@@ -42,7 +44,9 @@ METRICS = {
     "leeway_last_day_returned_nodes": "Nodes that were given back in these hours, by cause.",
     "leeway_last_day_returned_usd_per_hour": "What the nodes cost that were given back.",
     "leeway_cost_recorded_timestamp_seconds": "Until when costs are recorded.",
-    "leeway_pods_waiting": "Pods that had no place at the last run of provision_nodes.",
+    "leeway_pods_waiting": "Pods that waited for a node at the last run of provision_nodes.",
+    "leeway_pods_waiting_since_timestamp_seconds": "When the oldest of these pods was created.",
+    "leeway_pods_bound_duration_seconds": "From the creation of a pod that waited to its node.",
     "leeway_pods_without_node": "Pods that got no node, by the code of the reason.",
     "leeway_provisioning_run_timestamp_seconds": "When provision_nodes last ran.",
     "leeway_provisioning_problems": "Problems of the last run of provision_nodes.",
@@ -57,6 +61,9 @@ METRICS = {
     "leeway_manifest_problems": "Problems of the manifests of the cluster.",
 }
 """The metrics, and what they are."""
+
+TO_NODE = "leeway_pods_bound_duration_seconds"
+"""The histogram."""
 
 type Labels = tuple[tuple[str, str], ...]
 
@@ -125,20 +132,24 @@ class Family:
 
 
 class Families:
-    """The values of all metrics."""
+    """The values of all metrics; `waits` are those of the histogram, one for each cluster."""
 
     def __init__(self) -> None:
         self._of = {name: Family() for name in METRICS}
+        self.waits: list[PodWaits] = []
 
     def __getitem__(self, name: str) -> Family:
         return self._of[name]
 
     def items(self) -> Iterator[tuple[str, Family]]:
-        """Yield the metrics that have values, in the order of METRICS."""
+        """Yield the gauges that have values, in the order of METRICS."""
         yield from ((name, one) for name, one in self._of.items() if one.values)
 
 
 def _read(stack: Stack, names: Sequence[str], now: datetime) -> Families:
+    from leeway.provisioning.pod_waits import read_waits
+    from leeway.wiring.clients import table
+
     from leeway_cli.cost import read_hours
     from leeway_cli.status.view import read_cluster_status
 
@@ -146,7 +157,11 @@ def _read(stack: Stack, names: Sequence[str], now: datetime) -> Families:
     for name in names:
         hours = list(read_hours(stack, name, now - timedelta(hours=23), now))
         add_costs(found, name, hours, now)
-        add_status(found, read_cluster_status(stack, name))
+        status = read_cluster_status(stack, name)
+        add_status(found, status)
+        if status.provisioning is not None:
+            with aws_errors(stack.where):
+                found.waits.append(read_waits(table(name=stack.table), name))
     return found
 
 
@@ -213,7 +228,9 @@ def add_status(found: Families, status: "ClusterStatus") -> None:
     run = status.provisioning
     if run is None:
         return
-    found["leeway_pods_waiting"].add(run.pods, **cluster)
+    found["leeway_pods_waiting"].add(run.waiting, **cluster)
+    since = None if run.waiting_since is None else run.waiting_since.timestamp()
+    found["leeway_pods_waiting_since_timestamp_seconds"].add(since, **cluster)
     for group in run.without_node:
         code = group.reason.code
         found["leeway_pods_without_node"].add(group.count, **cluster, reason=code)
@@ -235,7 +252,24 @@ def exposition(found: Families) -> str:
         for labels, value in sorted(bounded(family.values).items()):
             rendered = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels)
             lines.append(f"{name}{{{rendered}}} {value!r}")
+    if found.waits:
+        lines += [f"# TYPE {TO_NODE} histogram", f"# HELP {TO_NODE} {METRICS[TO_NODE]}"]
+    for waits in sorted(found.waits, key=lambda one: one.cluster):
+        lines += _buckets(waits)
     return "\n".join([*lines, "# EOF"])
+
+
+def _buckets(waits: "PodWaits") -> Iterator[str]:
+    """Render a histogram. The buckets of Prometheus contain those below them."""
+    from leeway.provisioning.pod_waits import BUCKETS
+
+    cluster = f'cluster="{_escaped(waits.cluster)}"'
+    for upper in BUCKETS:
+        below = sum(count for bound, count in waits.counts.items() if bound <= upper)
+        yield f'{TO_NODE}_bucket{{{cluster},le="{float(upper)}"}} {below}'
+    yield f'{TO_NODE}_bucket{{{cluster},le="+Inf"}} {waits.count}'
+    yield f"{TO_NODE}_count{{{cluster}}} {waits.count}"
+    yield f"{TO_NODE}_sum{{{cluster}}} {waits.seconds}"
 
 
 def bounded(values: Mapping[Labels, float]) -> dict[Labels, float]:

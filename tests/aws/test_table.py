@@ -1,19 +1,22 @@
-"""One contract for the table in DynamoDB and the one in memory."""
+"""One contract for the table in DynamoDB, the one in memory, and the prepared one of bench."""
 
 import struct
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
+import boto3
 import pytest
 from leeway.aws.table import DynamoTable
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.table import BY_CLUSTER, OPEN, Record, RecordChanged, Table, UnreadableRecord
 from pydantic import BaseModel
 
+from bench.canned_account import Account, Server
 from tests.aws.stored import TABLE
 from tests.fakes.clock import FakeClock
 from tests.fakes.table import TableInMemory
@@ -21,6 +24,7 @@ from tests.sandbox.aws.started import Sandbox
 
 NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 DAY = timedelta(days=1)
+KEYS = {"aws_access_key_id": "none", "aws_secret_access_key": "none"}
 
 
 class Pool(BaseModel):
@@ -80,10 +84,22 @@ def clock() -> FakeClock:
     return FakeClock(NOW)
 
 
-@pytest.fixture(params=["dynamo", "memory"])
-def table(request: pytest.FixtureRequest, aws: Sandbox, clock: FakeClock) -> Table:
+@pytest.fixture(scope="module")
+def prepared() -> Iterator[Any]:
+    """A client of DynamoDB whose server is the one of the measurements of scale."""
+    with Server(Account(1, 0)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        yield boto3.client("dynamodb", "us-east-1", endpoint_url=url, **KEYS)
+        server.shutdown()
+
+
+@pytest.fixture(params=["dynamo", "memory", "prepared"])
+def table(request: pytest.FixtureRequest, aws: Sandbox, prepared: Any, clock: FakeClock) -> Table:
     if request.param == "memory":
         return TableInMemory(clock)
+    if request.param == "prepared":
+        return DynamoTable(lambda: prepared, TABLE, clock)
     return DynamoTable(partial(aws.client, "dynamodb"), TABLE, clock)
 
 

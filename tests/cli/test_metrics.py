@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leeway.costs import COST, CostHour, NodeCount, OwnerCost
 from leeway.launch.prices import SpendingLimit
+from leeway.provisioning.pod_waits import BUCKETS, POD_WAITS, PodWaits
 from leeway.provisioning.report import STATUS, PodsWithoutNode, ProvisioningStatus
 from leeway.reasons import Reason
 from leeway_cli import main
@@ -75,7 +76,7 @@ def test_an_empty_cluster_has_its_settings_alone(run: Run) -> None:
     }
 
 
-def test_everything_that_the_table_knows_is_a_gauge(run: Run, aws: Sandbox) -> None:
+def test_everything_that_the_table_knows_is_shown(run: Run, aws: Sandbox) -> None:
     nodes = (NodeCount("leeway/web", 3, 0.5, 1.5, {"m5.large spot": 2, "c5.large on-demand": 1}),)
     store(aws, timedelta(minutes=2), nodes=nodes)
     retire(aws)
@@ -84,15 +85,22 @@ def test_everything_that_the_table_knows_is_a_gauge(run: Run, aws: Sandbox) -> N
         cluster="prod",
         run_at=datetime.now(UTC),
         why="a pod waits",
-        pods=7,
+        pods=9,
+        waiting=7,
+        waiting_since=datetime(2026, 11, 28, 18, tzinfo=UTC),
         without_node=(
             PodsWithoutNode(reason=Reason("NoPool", "No pool."), count=4, some=("shop/a",)),
         ),
         spending=tuple(SpendingLimit("prod", pool, most, 0.5) for pool, most in LIMITS.items()),
     )
     table_in(aws).put(STATUS, status)
+    waits = PodWaits("prod", version=1, counts={45: 8, 60: 1}, count=10, seconds=7500)
+    table_in(aws).put(POD_WAITS, waits)
     found = parsed(run("--cluster", "prod")[1])
     assert set(found) == set(METRICS)
+    assert list(found["leeway_pods_waiting"].values()) == [7]
+    since = found["leeway_pods_waiting_since_timestamp_seconds"]
+    assert list(since.values()) == [status.waiting_since and status.waiting_since.timestamp()]
     owner = (("owner", "web"), ("owner_kind", "leeway"))
     on_spot = (("capacity_type", "spot"), ("cluster", "prod"), ("instance_type", "m5.large"))
     assert found["leeway_nodes"][(*on_spot, *owner)] == 2
@@ -105,6 +113,25 @@ def test_everything_that_the_table_knows_is_a_gauge(run: Run, aws: Sandbox) -> N
     assert limits == {(("cluster", "prod"), ("pool", pool)): most for pool, most in LIMITS.items()}
     assert list(found["leeway_pool_paused"].values()) == [1]
     assert list(found["leeway_retirements"].values()) == [1]
+
+
+def test_the_times_of_pods_to_their_nodes_are_a_histogram() -> None:
+    found = Families()
+    found.waits = [
+        PodWaits(cluster, counts={45: 8, 60: 1}, count=10, seconds=7500)
+        for cluster in ("test", "prod")
+    ]
+    (family,) = text_string_to_metric_families(exposition(found))  # type: ignore[no-untyped-call]
+    assert family.type == "histogram"
+    prod = [(one.name, one.labels, one.value) for one in family.samples if "prod" in str(one)]
+    buckets = {labels["le"]: value for _, labels, value in prod if "le" in labels}
+    assert len(buckets) == len(BUCKETS) + 1
+    picked = [buckets[one] for one in ("1.0", "40.0", "45.0", "60.0", "3600.0", "+Inf")]
+    assert picked == [0, 0, 8, 9, 9, 10]
+    assert [(name, value) for name, labels, value in prod if "le" not in labels] == [
+        ("leeway_pods_bound_duration_seconds_count", 10),
+        ("leeway_pods_bound_duration_seconds_sum", 7500),
+    ]
 
 
 def at(end: datetime, **fields: Any) -> CostHour:
@@ -245,10 +272,11 @@ def test_the_panels_of_grafana_read_metrics_that_exist() -> None:
     dashboard: dict[str, Any] = json.loads(DASHBOARD.read_text())
     queries = [one["expr"] for panel in dashboard["panels"] for one in panel["targets"]]
     queries += [one["definition"] for one in dashboard["templating"]["list"] if "definition" in one]
-    named = {name for query in queries for name in re.findall(r"leeway_\w+", query)}
+    names = {name for query in queries for name in re.findall(r"leeway_\w+", query)}
+    named = {name.removesuffix("_bucket") for name in names}
     assert named == set(METRICS), "each metric has a panel"
     labels = {"cluster", "owner_kind", "owner", "namespace", "cause", "instance_type"}
-    labels |= {"capacity_type", "reason", "kind", "phase"}
+    labels |= {"capacity_type", "reason", "kind", "phase", "le"}
     for panel in dashboard["panels"]:
         for one in panel["targets"]:
             by = re.findall(r"by \(([^)]*)\)", one["expr"])

@@ -8,7 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from leeway.aws.table import DynamoTable
 from leeway.manifests.node_pool import ON_DEMAND_PERCENTAGE
+from leeway.provisioning.pod_waits import POD_WAITS
 from leeway.selection.labels import INITIALIZED, INSTANCE_TYPE, REGISTERED
 from leeway_sandbox.provisioning import client, create_workloads
 from leeway_sandbox.sandbox import Sandbox
@@ -122,7 +124,36 @@ def test_a_cluster_without_nodes_gets_them_for_pending_pods_and_none_twice(
     assert run(sandbox) == []
     assert instances(sandbox) == bought
     assert len(nodes(kube)) == len(bought)
+    by_the_api = {f"default/{name}": seconds for name, seconds in to_nodes(kube).items()}
+    assert Counter(logged_times(sandbox)) == Counter(by_the_api.items()), "each pod once"
+    waits = DynamoTable(lambda: client("dynamodb", sandbox.aws_url), table_of(sandbox)).get(
+        POD_WAITS, cluster=CLUSTER
+    )
+    assert waits is not None
+    assert (waits.count, waits.seconds) == (12, sum(by_the_api.values()))
     assert used(sandbox, "ProvisionNodesRole") <= granted("leeway-provision")
+
+
+def to_nodes(kube: Client) -> dict[str, int]:
+    """The seconds from the creation of each bound pod to its node, as the API server says."""
+    found = {}
+    for pod in kube.list(Pod, namespace="default"):
+        assert pod.metadata is not None
+        assert pod.metadata.creationTimestamp is not None
+        for one in (pod.status and pod.status.conditions) or ():
+            if one.type == "PodScheduled" and one.status == "True" and one.lastTransitionTime:
+                waited = one.lastTransitionTime - pod.metadata.creationTimestamp
+                found[str(pod.metadata.name)] = int(waited.total_seconds())
+    return found
+
+
+def logged_times(sandbox: Sandbox) -> list[tuple[str, int]]:
+    """The pods and seconds that the panel of the dashboard reads."""
+    lines = client("logs", sandbox.aws_url).get_paginator("filter_log_events")
+    pattern = "{ $.seconds_to_node >= 0 }"
+    pages = lines.paginate(logGroupName=f"/aws/lambda/{FUNCTION}", filterPattern=pattern)
+    found = [json.loads(one["message"]) for page in pages for one in page["events"]]
+    return [(one["pod"], one["seconds_to_node"]) for one in found if "seconds_to_node" in one]
 
 
 def test_a_pod_that_fits_nowhere_has_one_event_and_a_status(sandbox: Sandbox, kube: Client) -> None:
@@ -152,6 +183,8 @@ def test_a_pod_that_fits_nowhere_has_one_event_and_a_status(sandbox: Sandbox, ku
     )
     (group,) = status["without_node"]
     assert (group["reason"]["code"], group["count"]) == ("RequestTooLarge", 3)
+    assert status["waiting"] == 3
+    assert not [pod for pod, _ in logged_times(sandbox) if "huge" in pod]
 
 
 def test_messages_for_other_clusters_are_dropped(sandbox: Sandbox) -> None:

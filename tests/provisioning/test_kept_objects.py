@@ -3,7 +3,7 @@
 import random
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -363,3 +363,20 @@ def test_a_budget_blocks_a_pod_that_is_not_ready_as_the_api_server_does(
     state = state_of(("Node", node("n-1")), ("Pod", crashing), ("PodDisruptionBudget", budget))
     ((one,),) = (details.pods for details in state.details.values())
     assert blocking(state.budgets, one.pod, one.ready) == (("web",) if blocked else ())
+
+
+def test_pods_that_were_bound_in_the_last_hour_say_when_by_the_clock_of_the_api_server() -> None:
+    kept = KeptObjects()
+    for name, minute in (("old", -61), ("new", -59), ("ended", -1)):
+        at = f"{NOW + timedelta(minutes=minute):%Y-%m-%dT%H:%M:%SZ}"
+        scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": at}
+        document = pod(name, "n-1")
+        document["status"] |= {"conditions": [{"type": "Ready", "status": "False"}, scheduled]}
+        put(kept, "Pod", document)
+    refused = {"type": "PodScheduled", "status": "False", "lastTransitionTime": f"{NOW:%FT%TZ}"}
+    put(kept, "Pod", pod("waits") | {"status": {"phase": "Pending", "conditions": [refused]}})
+    put(kept, "Pod", pod("silent", "n-1"))
+    kept.remove("Pod", "shop/ended")
+    for later, names in ((0, ["shop/new", "shop/ended"]), (2, ["shop/ended"]), (60, [])):
+        found = kept.state(NOW + timedelta(minutes=later)).bound
+        assert [one.name for one in found] == names, "a job may end within a minute"

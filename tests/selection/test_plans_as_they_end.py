@@ -2,12 +2,28 @@
 
 from dataclasses import replace
 
-from leeway.selection.labels import ARCH, CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE
+from leeway.selection.labels import (
+    ARCH,
+    CAPACITY_TYPE,
+    HOSTNAME,
+    INSTANCE_TYPE,
+    ON_DEMAND,
+    SPOT,
+    ZONE,
+)
 from leeway.selection.offers.reservations import Reservation, ReservedCapacity
 from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.planning import Effort, pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import ExistingNode, NodePool, Pod, Spread, Toleration, Weighted
+from leeway.selection.pods import (
+    ExistingNode,
+    NodePool,
+    OnDemandShare,
+    Pod,
+    Spread,
+    Toleration,
+    Weighted,
+)
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 
@@ -224,3 +240,26 @@ def test_a_pod_that_a_limit_excluded_at_first_pins_the_pods_that_it_follows() ->
     plan = pack(waiting, batch.supply, batch.nodes)
     assert [miss.pod for miss in plan.unschedulable] == ["default/lonely-0"]
     assert batch.faults(plan) == []
+
+
+def test_an_on_demand_share_changes_no_capacity_type_that_a_term_has_counted() -> None:
+    types = catalog(instance_type("small", 2000, 4096, 0.05, spot=0.02))
+    shared = replace(PLAIN, on_demand=OnDemandShare(percent=100))
+    even = Spread(term(CAPACITY_TYPE, **WEB), max_skew=1)
+    waiting = [
+        *pods("counted", 2, spec(1500, labels=WEB)),
+        *pods("even", 2, spec(1500, labels=WEB, spreads=(even,))),
+        *pods("other", 1, spec(1500, labels=DB)),
+    ]
+    usual, lasting = (
+        {
+            name: node.choices[0].capacity_type
+            for node in pack(waiting, Supply([pool], types)).launches
+            for name in node.pods
+        }
+        for pool in (PLAIN, shared)
+    )
+    # Only the pod that no term counts may be on-demand instead.
+    assert usual["default/other-0"] == SPOT
+    assert lasting == {**usual, "default/other-0": ON_DEMAND}
+    assert SPOT in {lasting["default/counted-0"], lasting["default/counted-1"]}

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from leeway_cli.view.picture import LogLine, Node, Picture, Pod, Step, Totals
+from leeway_cli.view.picture import LogLine, Node, Picture, Pod, Step, Totals, Without
 from msgspec.structs import replace
 
 AT = 1_795_450_000.0
@@ -70,6 +70,7 @@ PICTURE = Picture(
             (),
         ),
     ),
+    without=(Without(3, ("shop/web-3",), "RequestTooLarge", f"No type has room. {HOSTILE}"),),
     log=(LogLine(AT - 60, "reconcile", "INFO", "", "", f"Read the cluster {HOSTILE}."),),
     prices=((AT - 60, 0.4), (AT, 0.307)),
 )

@@ -63,7 +63,7 @@ async def _it_shows_the_cluster(tab: Tab) -> None:
     text = await tab.run("document.body.innerText")
     for words in (
         "Cluster prod",
-        "Without a node: shop/web-3",
+        "Without a node: shop/web-3\n3 pods, such as shop/web-3: RequestTooLarge: No type",
         "kept: PodIsBlocked",
         "now: ip-10-0-0-1",
         "PodsFitElsewhere: The pods of",
@@ -73,7 +73,7 @@ async def _it_shows_the_cluster(tab: Tab) -> None:
         "112.05 a month, or more",
     ):
         assert words in text, words
-    assert text.count(HOSTILE) == 2, "text of a cluster is text"
+    assert text.count(HOSTILE) == 3, "text of a cluster is text"
     assert await tab.run("document.querySelectorAll('img, script:not([src])').length") == 0
     assert await tab.run("document.getElementById('total-price').textContent") == "0.3070"
     widths = await tab.run(

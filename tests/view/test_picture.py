@@ -13,6 +13,8 @@ from leeway.costs import CostHour, OwnerCost
 from leeway.disruption.decide import decide_returns
 from leeway.disruption.follow import follow
 from leeway.disruption.snapshot import Snapshot
+from leeway.provisioning.report import PodsWithoutNode
+from leeway.reasons import Reason
 from leeway_cli.explain.capacity import Capacity
 from leeway_cli.logs import About, Level, parse_line
 from leeway_cli.nodes.reading import Seen
@@ -32,6 +34,7 @@ from leeway_cli.view.picture import (
 
 from tests.disruption.returning import launched
 from tests.disruption.snapshots import NOW, own_node, snapshot
+from tests.launch.pools import pods
 from tests.retirement.retirements import interrupted
 from tests.selection.workloads import spec
 from tests.view.measure import MOVED, large, updated
@@ -66,6 +69,17 @@ def test_a_picture_has_nodes_pods_prices_and_the_plan_with_its_reasons() -> None
     coming = found.nodes[facts.private_dns_name]
     assert (coming.fate, coming.next) == ("starting", "starting")
     assert coming.clock_at == NOW.timestamp()
+
+
+def test_a_picture_says_why_pods_get_no_node_while_pods_wait() -> None:
+    why = PodsWithoutNode(reason=Reason("NoPool", "No pool takes\x1b it."), count=3, some=("a/b",))
+    given = replace(seen(replace(CLUSTER, waiting=tuple(pods(1)))), without_node=(why,))
+    found = picture_of(given, None, (), (), "prod")
+    assert found.totals.waiting == 1
+    (one,) = found.without
+    assert (one.count, one.some, one.code) == (3, ("a/b",), "NoPool")
+    assert "\x1b" not in one.reason
+    assert not picture_of(replace(seen(), without_node=(why,)), None, (), (), "prod").without
 
 
 def test_without_a_plan_nothing_is_said_of_savings() -> None:
@@ -180,6 +194,7 @@ def two(draw: st.DrawFn) -> tuple[Picture, Picture]:
             nodes=draw(st.dictionaries(NAMES, NODES)),
             pods=draw(st.dictionaries(NAMES, PODS)),
             plan=draw(st.sampled_from([None, (), PICTURE.plan])),
+            without=draw(st.sampled_from([(), PICTURE.without])),
             warnings=draw(st.sampled_from([(), ("a",)])),
             recorded=draw(st.sampled_from([(), ((AT - 60, 1.0), (AT - 30, None))])),
             problem=draw(st.sampled_from(["", "no"])),

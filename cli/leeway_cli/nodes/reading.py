@@ -2,11 +2,13 @@
 
 import time
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from leeway.admission.record import ADMISSION, Admission
 from leeway.disruption.explain import as_kept
 from leeway.disruption.follow import Course, follow
 from leeway.provisioning.cluster_state import ClusterStates
+from leeway.provisioning.report import STATUS, PodsWithoutNode
 from leeway.retirement.record import RETIREMENT, Retirement
 from leeway.table import OPEN
 from leeway.wiring.clients import table
@@ -31,14 +33,19 @@ PLANNED_SECONDS = 3.0
 """How long later steps are simulated."""
 
 
+RUN_WITHIN = timedelta(minutes=5)
+"""How old the last run of provision_nodes is at most whose reasons are shown."""
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What one read has found: the cluster, what is given back next (None if there is no pool to
-    plan for), and a row for each node."""
+    plan for), a row for each node, and why pods got no node in the last run of provision_nodes."""
 
     capacity: Capacity
     course: Course | None
     rows: tuple[NodeRow, ...]
+    without_node: tuple[PodsWithoutNode, ...] = ()
 
     @property
     def saving(self) -> float | None:
@@ -73,11 +80,11 @@ class NodeReading:
             self._course = _planned(read)
             self._planned_at = time.monotonic()
         course, now = self._course, read.snapshot.now
-        records = _records(self.source)
+        records, without = _records(self.source, now)
         rules = read.snapshot.rules.items()
         asleep = {pool: one.hibernates.until for pool, one in rules if one.hibernates}
         own, foreign = read.snapshot.own, read.foreign
-        return Seen(read, course, rows_of(own, foreign, course, records, now, asleep))
+        return Seen(read, course, rows_of(own, foreign, course, records, now, asleep), without)
 
 
 def _planned(read: Capacity) -> Course:
@@ -86,24 +93,22 @@ def _planned(read: Capacity) -> Course:
     return follow(as_kept(snapshot, read.foreign), decision, time_limit(PLANNED_SECONDS))
 
 
-def _records(source: Source) -> Records:
-    """Read the open retirements and admissions of the cluster from the table."""
+def _records(source: Source, now: datetime) -> tuple[Records, tuple[PodsWithoutNode, ...]]:
+    """Read from the table the open retirements and admissions of the cluster, and why pods got no
+    node."""
     if not source.cluster:
-        return Records()
+        return Records(), ()
     try:
         deployment = find_stack(source.stack)
         with aws_errors(deployment.where):
-            found = table(name=deployment.table).find(
-                OPEN,
-                cluster_name(source.cluster),
-                RETIREMENT,
-                ADMISSION,
-                unreadable=lambda _: None,
-            )
+            stored, name = table(name=deployment.table), cluster_name(source.cluster)
+            found = stored.find(OPEN, name, RETIREMENT, ADMISSION, unreadable=lambda _: None)
+            run = stored.get(STATUS, cluster=name)
     except CannotBeDoneError as error:
         write_stderr(f"warning: retirements and launches are not known: {error}")
-        return Records()
-    return Records(
+        return Records(), ()
+    records = Records(
         {one.instance: one for one in found if isinstance(one, Retirement)},
         {one.facts.instance: one for one in found if isinstance(one, Admission)},
     )
+    return records, run.without_node if run and now - run.run_at < RUN_WITHIN else ()

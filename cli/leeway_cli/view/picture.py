@@ -22,6 +22,9 @@ from leeway_cli.nodes.rows import NodeRow, totals_of
 MOST_LINES = 300
 """How many lines of the log the page has."""
 
+MOST_REASONS = 10
+"""How many reasons why pods get no node the page has."""
+
 MOST_STEPS = 30
 """How many steps of the plan the page has."""
 
@@ -79,6 +82,15 @@ class Step(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     launches: tuple[str, ...]
 
 
+class Without(Struct, frozen=True, forbid_unknown_fields=True):
+    """Pods that got no node for the same reason: how many, and the names of some."""
+
+    count: int
+    some: tuple[str, ...]
+    code: str
+    reason: str
+
+
 class LogLine(Struct, frozen=True, forbid_unknown_fields=True):
     """A decision of a function. `at` is in epoch seconds."""
 
@@ -120,6 +132,7 @@ class Picture(Struct, frozen=True, forbid_unknown_fields=True):
     nodes: dict[str, Node] = {}
     pods: dict[str, Pod] = {}
     plan: tuple[Step, ...] | None = None
+    without: tuple[Without, ...] = ()
     log: tuple[LogLine, ...] = ()
     prices: tuple[Price, ...] = ()
     recorded: tuple[Price, ...] = ()
@@ -136,6 +149,7 @@ class Change(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
     pods: dict[str, Pod | None] = {}
     totals: Totals | UnsetType = UNSET
     plan: tuple[Step, ...] | UnsetType | None = UNSET
+    without: tuple[Without, ...] | UnsetType = UNSET
     log: tuple[LogLine, ...] = ()
     prices: tuple[Price, ...] = ()
     recorded: tuple[Price, ...] | UnsetType = UNSET
@@ -183,6 +197,17 @@ def picture_of(
             )
             for one in steps
         ),
+        without=tuple(
+            Without(
+                count=one.count,
+                some=one.some,
+                code=one.reason.code,
+                reason=printable(one.reason.message),
+            )
+            for one in seen.without_node[:MOST_REASONS]
+        )
+        if waiting
+        else (),
         log=_latest([*(before.log if before else ()), *map(_line, log)], at),
         prices=_priced(before.prices if before else (), at, price),
         recorded=recorded_prices(hours),
@@ -301,6 +326,7 @@ def difference(before: Picture, after: Picture) -> Change:
         pods=_changed(before.pods, after.pods),
         totals=UNSET if before.totals == after.totals else after.totals,
         plan=UNSET if before.plan == after.plan else after.plan,
+        without=UNSET if before.without == after.without else after.without,
         log=_added(before.log, after.log),
         prices=_added(before.prices, after.prices),
         recorded=UNSET if before.recorded == after.recorded else after.recorded,
@@ -336,6 +362,7 @@ def applied(before: Picture, change: Change) -> Picture:
         pods=_merged(before.pods, change.pods),
         totals=before.totals if change.totals is UNSET else change.totals,
         plan=before.plan if change.plan is UNSET else change.plan,
+        without=before.without if change.without is UNSET else change.without,
         log=_latest([*before.log, *change.log], change.at),
         prices=_recent([*before.prices, *change.prices], change.at),
         recorded=before.recorded if change.recorded is UNSET else change.recorded,

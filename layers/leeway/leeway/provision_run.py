@@ -60,6 +60,7 @@ from leeway.provisioning.demand import (
     starting_nodes,
     starting_of_karpenter,
 )
+from leeway.provisioning.pod_waits import count_waits, read_waits
 from leeway.provisioning.receive_messages import FOR_THE_END
 from leeway.provisioning.report import (
     STATUS,
@@ -258,6 +259,7 @@ class NodeProvisioning:
             upcoming = self._deps.upcoming.read(cluster, pools, catalog, now)
         sleeping, staying = self._asleep(cluster, manifests, now)
         requests = [one for one in requests if one.instance not in staying]
+        waits = read_waits(self._deps.table, cluster)
         read = self._read(cluster, manifests, pools, requests, catalog, upcoming, sleeping, staying)
         bought = self._buy(read, pools, policy, until) if has_pools else Bought()
         outcome, blocked = bought.outcome, bought.blocked
@@ -266,12 +268,16 @@ class NodeProvisioning:
         self._store_sleeping(cluster, sleeping)
         returns = policy if blocked is None else replace(policy, dry_run=True)
         returned = self._return_capacity(read, returns, outcome, until)
+        bound, unwritten = count_waits(self._deps.table, waits, read.state)
         coming = self._coming(read, pools)
         report = ProvisioningReport(
             cluster,
             why,
             _result(read, has_pools, policy, bought),
             pods=len(read.demand.pods),
+            waiting=len(read.state.waiting),
+            waiting_since=min((one.created_at for one in read.state.waiting), default=None),
+            bound=bound,
             launched=outcome.launched,
             without_node=outcome.without_node,
             without_event=bought.told.waiting,
@@ -283,7 +289,7 @@ class NodeProvisioning:
                 *read.problems,
             ),
             unreadable=tuple(one.reason for one in read.state.unreadable),
-            failures=(*unanswered, *bought.told.failures, *returned.failures),
+            failures=(*unanswered, *bought.told.failures, *returned.failures, *unwritten),
             capped=any(one.code in BRAKES for one in outcome.reasons),
             spending=(
                 spending(read, pools, coming, policy.usd_per_hour, outcome.launched)

@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -74,6 +75,26 @@ def _routed(service: str, environ: Environ) -> str:
 
 class Refusal(ServiceException):
     """An error of the called service, for moto's serializers."""
+
+
+GLOBAL = frozenset({"iam", "pricing", "sts"})
+"""Services whose endpoint accepts another region than that of the sandbox."""
+
+
+def error_of_region(call: Call, environ: Environ, region: str) -> tuple[str, str, int] | None:
+    """Return the code, message and status of the refusal of a call that is signed for another
+    region than that of the endpoint; None if it is not."""
+    if call.region == region or call.service in GLOBAL:
+        return None
+    code, status = "InvalidSignatureException", HTTPStatus.FORBIDDEN
+    if call.service == "ec2":
+        code, status = "AuthFailure", HTTPStatus.UNAUTHORIZED
+    elif call.form:
+        code = "SignatureDoesNotMatch"
+    elif "HTTP_X_AMZ_TARGET" in environ:
+        status = HTTPStatus.BAD_REQUEST
+    message = f"Credential should be scoped to a valid region, not '{call.region}'. "
+    return code, message, status
 
 
 def refusal(call: Call, environ: Environ, code: str, message: str, status: int) -> Answer:

@@ -26,7 +26,7 @@ from leeway_sandbox.aws import (
     schedules,
 )
 from leeway_sandbox.aws.authorization import Authorization
-from leeway_sandbox.aws.calls import Answer, Call, Environ, recognise, refusal
+from leeway_sandbox.aws.calls import Answer, Call, Environ, error_of_region, recognise, refusal
 from leeway_sandbox.aws.cloud import Cloud
 from leeway_sandbox.aws.control import Control
 from leeway_sandbox.aws.eks import ClusterAccess
@@ -122,7 +122,8 @@ class Front:
         if refused := self._throttle.refuses(call):
             return refusal(call, environ, *refused)
         with self._cloud.lock:
-            error = self._authorization.error_of(call, body)
+            error = error_of_region(call, environ, self._cloud.region)
+            error = error or self._authorization.error_of(call, body)
         if error is not None:
             return refusal(call, environ, *error)
         fault = self._cloud.faults.take_call(call)

@@ -39,17 +39,18 @@ class Sandbox:
         self._http = httpx.Client(base_url=url, headers=control_token.HEADERS, timeout=PATIENCE)
         self._clients: dict[str, Any] = {}
 
-    def client(self, service: str) -> Any:
+    def client(self, service: str, region: str = "us-east-1") -> Any:
         """A boto3 client, without retries of its own."""
-        if service not in self._clients:
-            self._clients[service] = self._build(service)
-        return self._clients[service]
+        key = f"{service} {region}"
+        if key not in self._clients:
+            self._clients[key] = self._build(service, region)
+        return self._clients[key]
 
-    def _build(self, service: str) -> Any:
+    def _build(self, service: str, region: str = "us-east-1") -> Any:
         return boto3.client(
             service,
             endpoint_url=self.url,
-            region_name="us-east-1",
+            region_name=region,
             aws_access_key_id="AKIAIOSFODNN7EXAMPLE",
             aws_secret_access_key="none",
             config=Config(retries={"max_attempts": 0}),

@@ -42,6 +42,23 @@ def test_a_fault_answers_in_the_protocol_of_the_service_up_to_its_count(
     assert aws.control("GET", "faults")["faults"][0]["count"] == 0
 
 
+@pytest.mark.parametrize(
+    ("service", "call", "error"),
+    [
+        ("ec2", "describe_instances", ("AuthFailure", 401)),
+        ("autoscaling", "describe_auto_scaling_groups", ("SignatureDoesNotMatch", 403)),
+        ("dynamodb", "list_tables", ("InvalidSignatureException", 400)),
+        ("eks", "list_clusters", ("InvalidSignatureException", 403)),
+    ],
+)
+def test_a_call_that_is_signed_for_another_region_is_refused(
+    aws: Sandbox, service: str, call: str, error: tuple[str, int]
+) -> None:
+    """As users of AWS report it, for example in aws/aws-sdk-js issues 4002 and 4545."""
+    other = aws.client(service, "eu-west-1")
+    assert _code(getattr(other, call)) == error
+
+
 def test_a_fault_after_the_action_loses_only_its_answer(aws: Sandbox) -> None:
     fault = {
         "service": "sqs",

@@ -15,7 +15,7 @@ export class Model {
     this.nodes.clear();
     this.pods.clear();
     this.podsOf.clear();
-    Object.assign(this, { cluster: picture.cluster, plan: null, log: [], prices: [], recorded: [], warnings: [], problem: "" });
+    Object.assign(this, { cluster: picture.cluster, plan: null, without: [], log: [], prices: [], recorded: [], warnings: [], problem: "" });
     return this.apply(picture);
   }
 
@@ -48,7 +48,7 @@ export class Model {
       this.podsOf.get(pod[0]).set(name, pod);
       nodes.add(pod[0]);
     }
-    for (const one of ["totals", "plan", "recorded", "warnings", "problem"]) {
+    for (const one of ["totals", "plan", "without", "recorded", "warnings", "problem"]) {
       if (change[one] !== undefined) this[one] = change[one];
     }
     const lines = [...this.log, ...(change.log ?? [])].slice(-MOST_LINES);

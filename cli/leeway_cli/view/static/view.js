@@ -44,7 +44,8 @@ const totals = () => {
   const names = [...(model.podsOf.get("")?.keys() ?? [])];
   const more = names.length > 5 ? ` and ${names.length - 5} more` : "";
   by("waiting").hidden = !names.length;
-  text(by("waiting"), names.length ? `Without a node: ${names.slice(0, 5).join(", ")}${more}` : "");
+  const why = model.without.map((one) => `${counted(one.count, "pod")}, such as ${one.some[0]}: ${one.code}: ${one.reason}`);
+  text(by("waiting"), names.length ? [`Without a node: ${names.slice(0, 5).join(", ")}${more}`, ...why].join("\n") : "");
 };
 
 // The nodes that retire, start or are not ready. The rows stay, so that focus does.

@@ -63,6 +63,23 @@ class ObservedPod:
 
 
 @dataclass(frozen=True, slots=True)
+class BoundPod:
+    """A pod that the scheduler bound to a node, by the clock of the API server. `name` is
+    `namespace/name`."""
+
+    name: str
+    uid: str
+    node: str
+    created_at: datetime
+    bound_at: datetime
+
+    @property
+    def seconds(self) -> int:
+        """The whole seconds from its creation to its node: the API server writes no fractions."""
+        return max(0, int((self.bound_at - self.created_at).total_seconds()))
+
+
+@dataclass(frozen=True, slots=True)
 class NodeDetails:
     """A Node besides its resources.
 
@@ -152,6 +169,7 @@ class ClusterState:
       against the limits of their pools.
     - `joined`: the ids of the instances that have a Node, and the names of these Nodes.
     - `waiting`: the pods that the scheduler has not bound, the oldest first.
+    - `bound`: the pods that it bound in the last hour, also those that have gone since.
     - `daemons`: the pods of DaemonSets that a new node gets.
     - `movable`: by the name of a node, the pods on it that need another place when it is drained,
       as if they were pending.
@@ -167,6 +185,7 @@ class ClusterState:
     nodes: Sequence[ExistingNode] = ()
     joined: Mapping[str, str] = field(default_factory=dict)
     waiting: Sequence[ObservedPod] = ()
+    bound: Sequence[BoundPod] = ()
     daemons: Sequence[PodSpec] = ()
     movable: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
     leaving: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -218,7 +237,8 @@ class KeptPod:
     of its volumes; `volumes` is the part of the Pod's spec with its volumes, None without needs.
     `ends_at`: when the grace period of a terminating pod ends, None if it says nothing readable.
     `stays_with_node`: it is a DaemonSet's or a static pod, so that its node may be empty. `ready`:
-    its condition Ready is True."""
+    its condition Ready is True. `bound_at`: when it was bound, None if the API server does not say
+    that."""
 
     key: str
     uid: str
@@ -238,6 +258,7 @@ class KeptPod:
     protected_until: datetime | None = None
     ready: bool = True
     deletion_cost: int = 0
+    bound_at: datetime | None = None
 
     @property
     def may_forbid(self) -> bool:
@@ -311,6 +332,7 @@ def read_pod(key: str, document: Document, specs: PodSpecs) -> KeptPod:
         protected_until=_protected_until(document),
         ready=_condition(document, "Ready").get("status") == "True",
         deletion_cost=_deletion_cost(document),
+        bound_at=_bound_at(document),
     )
 
 
@@ -429,6 +451,13 @@ def waits_for_node(pod: Document) -> bool:
 def _was_unschedulable(pod: Document) -> bool:
     scheduled = _condition(pod, "PodScheduled")
     return scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable"
+
+
+def _bound_at(pod: Document) -> datetime | None:
+    """Return when a pod was bound: the API server sets the condition then, by its own clock."""
+    scheduled = _condition(pod, "PodScheduled")
+    is_bound = bound_node(pod) and scheduled.get("status") == "True"
+    return _time(scheduled.get("lastTransitionTime")) if is_bound else None
 
 
 def _condition(document: Document, kind: str) -> Document:

@@ -6,11 +6,13 @@ for lists of objects.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import chain
 
 from leeway.ports.kubernetes_objects import FOREVER
 from leeway.printable import printable
 from leeway.provisioning.cluster_state import (
+    BoundPod,
     ClaimedNode,
     ClusterState,
     KeptNode,
@@ -67,6 +69,9 @@ _OF_DAEMONS = ("LimitRange", "PriorityClass", "RuntimeClass")
 
 _LONGEST_PROBLEM = 200
 
+BOUND_SINCE = timedelta(hours=1)
+"""How long ago the pods of `ClusterState.bound` were bound at most."""
+
 
 class KeptObjects:
     """The objects of one cluster. Keys are `namespace/name`, or the name of an object without a
@@ -77,6 +82,7 @@ class KeptObjects:
         self._complete = complete
         self._specs = PodSpecs()
         self._pods: dict[str, KeptPod] = {}
+        self._gone: list[KeptPod] = []
         self._pods_on: dict[str, dict[str, KeptPod]] = {}
         self._nodes: dict[str, KeptNode] = {}
         self._others: dict[str, dict[str, Document]] = {
@@ -170,6 +176,8 @@ class KeptObjects:
         if kind == "Pod":
             self._take_off_node(key)
             gone = self._pods.pop(key, None)
+            if gone is not None and gone.bound_at is not None:
+                self._gone.append(gone)
             self._note_moved(_where(gone), ended_at)
             self._note_daemon(gone, None)
         elif kind == "Node":
@@ -194,6 +202,7 @@ class KeptObjects:
             nodes=tuple(self._existing[name] for name in names),
             joined=self._joined(),
             waiting=tuple(self._waiting()),
+            bound=tuple(self._bound(read_at - BOUND_SINCE)),
             daemons=self._daemons,
             movable={name: self._movable[name] for name in names if self._movable[name]},
             leaving={name: self._leaving[name] for name in names if self._leaving[name]},
@@ -387,6 +396,12 @@ class KeptObjects:
                 if why := met.why_not_met(pod.volumes["volumes"], namespace, name):
                     spec = replace(spec, unmet=why)
             yield _observed(pod, Pod(pod.key, spec))
+
+    def _bound(self, since: datetime) -> Iterator[BoundPod]:
+        self._gone = [one for one in self._gone if one.bound_at and one.bound_at > since]
+        for pod in chain(self._pods.values(), self._gone):
+            if pod.bound_at is not None and pod.bound_at > since:
+                yield BoundPod(pod.key, pod.uid, pod.node, pod.created_at, pod.bound_at)
 
     def _volume_claims(self) -> VolumeClaims:
         return VolumeClaims(

@@ -12,9 +12,12 @@ from leeway.launch.intent import LaunchedNode, PodWithoutNode
 from leeway.launch.late_nodes import LatePool
 from leeway.launch.prices import SpendingLimit
 from leeway.manifests.status import PoolUsage
-from leeway.reasons import Reason, counted
+from leeway.provisioning.cluster_state import BoundPod
+from leeway.reasons import Reason, ReasonCode, counted
 from leeway.table import Record
 from leeway.telemetry import Telemetry
+
+POD_BOUND = ReasonCode("PodBound", "Pod {pod} got node {node} {seconds:second} after its creation.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,10 @@ class CapacityReturned:
 class ProvisioningReport:
     """The report of a run.
 
-    - `result`: what the run did. `pods`: how many pods had no place.
+    - `result`: what the run did. `pods`: how many pods had no place, with those that have to move
+      and those that are due soon.
+    - `waiting`: how many pods waited for a node, the oldest since `waiting_since`. `bound`: those
+      that earlier runs saw waiting, and that have a node now.
     - `without_event`: how many pods without a node have no Event yet, because of the maximum.
     - `ahead`: the targets whose pods are due soon, and why their nodes are planned now.
     - `launch_problems`: errors of launches that were worked around, or that left pods without node.
@@ -61,6 +67,9 @@ class ProvisioningReport:
     why: str
     result: Reason
     pods: int = 0
+    waiting: int = 0
+    waiting_since: datetime | None = None
+    bound: Sequence[BoundPod] = ()
     launched: tuple[LaunchedNode, ...] = ()
     without_node: tuple[PodWithoutNode, ...] = ()
     without_event: int = 0
@@ -129,7 +138,9 @@ class PodsWithoutNode(BaseModel):
 class ProvisioningStatus(BaseModel):
     """The last run of provision_nodes for a cluster.
 
-    - `why`: the message that started the run. `pods`: how many pods had no place.
+    - `why`: the message that started the run. `pods`: how many pods had no place, with those that
+      have to move and those that are due soon.
+    - `waiting`: how many pods waited for a node, the oldest since `waiting_since`.
     - `launched`: the instances of the last run that launched some, at `launched_at`.
     - `ahead`: the targets whose pods are due soon, and why their nodes are planned now.
     - `without_node`: the pods without a node, by reason; `others` counts those of further reasons.
@@ -149,6 +160,8 @@ class ProvisioningStatus(BaseModel):
     why: str = ""
     dry_run: bool = False
     pods: int = 0
+    waiting: int = 0
+    waiting_since: AwareDatetime | None = None
     launched: tuple[LaunchedInstance, ...] = ()
     launched_at: AwareDatetime | None = None
     launched_count: int = 0
@@ -227,6 +240,8 @@ def status_of(
         why=report.why,
         dry_run=dry_run,
         pods=report.pods,
+        waiting=report.waiting,
+        waiting_since=report.waiting_since,
         launched=launched,
         launched_at=launched_at,
         launched_count=count,
@@ -243,6 +258,9 @@ def status_of(
         failure=None if failure is None else shortened(failure),
     )
 
+
+MOST_BOUND = 1_000
+"""Pods whose time to a node one run logs; the table counts all of them."""
 
 MOST_UNREADABLE = 50
 """Objects that one run logs: whoever may create pods may create thousands that can't be read."""
@@ -263,6 +281,7 @@ class ProvisioningTelemetry(Telemetry):
                 "code": report.result.code,
                 "why": report.why,
                 "pods": report.pods,
+                "waiting": report.waiting,
                 "launched": [one.instance.instance for one in report.launched],
                 "launches": len(report.launched),
                 "without_node": len(report.without_node),
@@ -270,6 +289,10 @@ class ProvisioningTelemetry(Telemetry):
                 "seconds": round(report.seconds, 3),
             },
         )
+        for pod in report.bound[:MOST_BOUND]:
+            reason = POD_BOUND(pod=pod.name, node=pod.node, seconds=pod.seconds)
+            facts = {"pod": pod.name, "node": pod.node, "seconds_to_node": pod.seconds}
+            self.logger.info(reason.message, extra={**cluster, "code": reason.code, **facts})
         for reason in report.ahead:
             self.logger.info(reason.message, extra={**cluster, "code": reason.code})
         for reason in report.launch_problems:

@@ -370,7 +370,8 @@ class Draft:
         """Return the plan of all assignments."""
         balances = self._balances or Balances.among(self._base_supply.pools, self._nodes)
         self._meet_min_values()
-        launched = make_requests(self._new, self._classifier, balances)
+        nodes = self._as_counted() if balances.of and self.has_labels else self._new
+        launched = make_requests(nodes, self._classifier, balances)
         prices = [node.cheapest.price for node in launched]
         unplaced = [
             Unschedulable(name, why or _not_planned(name)) for name, why in self._unplaced.items()
@@ -382,6 +383,23 @@ class Draft:
             sum(price for price in prices if price < UNKNOWN_PRICE),
             self._bound(),
         )
+
+    def _as_counted(self) -> list[NewNode]:
+        """The new nodes, with the pods that terms by labels count restricted to the values that
+        were counted: an on-demand share must not change the capacity type of their node."""
+        offerings = first_offerings(self._new, self._classifier)
+        return [
+            replace(
+                node,
+                batches=tuple(
+                    (self._pinned(batch, offering), units)
+                    if any(self._labels_of(group) for group, _ in batch.parts)
+                    else (batch, units)
+                    for batch, units in node.batches
+                ),
+            )
+            for node, offering in zip(self._new, offerings, strict=True)
+        ]
 
     def _placements(self) -> tuple[Placement, ...]:
         names: dict[int, list[str]] = {}
