@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from leeway.kubernetes.connection import Connection
-from leeway.kubernetes.kubeconfig import kubeconfig_connection
+from leeway_cli.kubeconfig import kubeconfig_connection
 
 
 def connection_of(url: str) -> Connection:

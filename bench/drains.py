@@ -21,11 +21,11 @@ from typing import Any
 
 import aiohttp
 from leeway.clock import SystemClock
-from leeway.kubernetes.kubeconfig import kubeconfig_cluster
 from leeway.policy.rules import OnBlocked
 from leeway.retirement.executor import DrainExecutor
 from leeway.retirement.pods import Terms
 from leeway.retirement.progress import Drain
+from leeway_cli.kubeconfig import kubeconfig_cluster
 from leeway_sandbox.access import bearer, new_token
 from leeway_sandbox.children import Child
 from leeway_sandbox.scenario import Manifest

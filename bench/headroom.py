@@ -17,12 +17,12 @@ from leeway.clock import SystemClock
 from leeway.headroom.keep_headroom import KeepHeadroom
 from leeway.headroom.pause_pods import NAMESPACE
 from leeway.kubernetes.connection import Connection
-from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.kubernetes.workloads import HttpWorkloads
 from leeway.manifests.configuration import Configuration, StoredManifest, StoredManifests
 from leeway.manifests.headroom import desired_headroom
 from leeway.manifests.reading import Written, read_manifests
 from leeway.reasons import Reason
+from leeway_cli.kubeconfig import kubeconfig_connection
 from leeway_sandbox.access import new_token
 from leeway_sandbox.children import Child
 from leeway_sandbox.provisioning import kubeconfig

@@ -16,10 +16,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from leeway.clock import SystemClock
-from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.policy.rules import ClusterPolicy
 from leeway.selection.reading.objects import Document, key_of
 from leeway_cli.demo.storm import candidate_nodes, follow_storm, workloads_of
+from leeway_cli.kubeconfig import kubeconfig_connection
 from leeway_cli.rehearse.cluster import Cluster, Pace, RunningPod
 from leeway_cli.rehearse.read import read_documents, read_objects
 from leeway_cli.rehearse.room import Market, Room

@@ -52,8 +52,9 @@ def kinds(incomplete: str) -> list[str]:
 
 def nodes(context: typer.Context, incomplete: str) -> list[str]:
     """Return the nodes that begin with a prefix, of the cluster in the command line."""
-    from leeway.kubernetes.kubeconfig import BadKubeconfig, kubeconfig_cluster
     from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
+
+    from leeway_cli.kubeconfig import BadKubeconfig, kubeconfig_cluster
 
     given: dict[str, Any] = context.params
     path = given.get("kubeconfig")

@@ -162,8 +162,9 @@ def kubernetes_errors(*, with_selector: bool = False) -> Iterator[None]:
         BadInputError: the kubeconfig, its context or a label selector is invalid.
         CannotBeDoneError: the API server refused a request or did not answer.
     """
-    from leeway.kubernetes.kubeconfig import BadKubeconfig
     from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
+
+    from leeway_cli.kubeconfig import BadKubeconfig
 
     try:
         yield

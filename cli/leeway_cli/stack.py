@@ -211,8 +211,9 @@ def connect(
 
     from leeway.aws.eks import EksClusters
     from leeway.kubernetes.eks import eks_connection
-    from leeway.kubernetes.kubeconfig import BadKubeconfig, kubeconfig_connection
     from leeway.wiring.clients import client, session
+
+    from leeway_cli.kubeconfig import BadKubeconfig, kubeconfig_connection
 
     endpoint = EksClusters(partial(client, "eks")).endpoint(cluster)
     named = kubeconfig is not None or context is not None

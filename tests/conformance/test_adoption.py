@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway_cli.adopt.plan import read_objects
 from leeway_cli.adopt.settings.objects import ClusterObject
+from leeway_cli.kubeconfig import kubeconfig_connection
 from leeway_cli.main import run
 from leeway_cli.manifests.crds import crd_name, defined_kinds
 

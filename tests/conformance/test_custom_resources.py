@@ -17,13 +17,13 @@ import httpx2
 import pytest
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.custom_resources import HttpClusterApi
-from leeway.kubernetes.kubeconfig import KubeconfigConnection
 from leeway.kubernetes.manifest_watches import HttpManifestWatches
 from leeway.manifests.reading import KINDS
 from leeway.manifests.status import NODE_CLASS, ManifestEvent, ReadObject, plan_statuses
 from leeway.manifests.status import POOL as POOL_KIND
 from leeway.pod_watch.follower import KindMissing, PodChange
 from leeway.ports.kubernetes import ClusterUnavailable
+from leeway_cli.kubeconfig import KubeconfigConnection
 from leeway_cli.manifests.crds import crd_name, crd_of, defined_kinds
 from leeway_sandbox.real_cluster.target import RealCluster, read_config
 

@@ -14,8 +14,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.manifests.node_pool import SCHEDULE
+from leeway_cli.kubeconfig import kubeconfig_connection
 from leeway_cli.main import run as leeway
 from leeway_cli.manifests.crds import crd_name, defined_kinds
 

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 import pytest
-from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway_cli.adopt.settings.objects import KubernetesObjects
+from leeway_cli.kubeconfig import kubeconfig_connection
 from leeway_sandbox.real_cluster.target import RealCluster
 
 from tests.conformance.conftest import Conformance

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from leeway.kubernetes.kubeconfig import kubeconfig_cluster, kubeconfig_connection
+from leeway_cli.kubeconfig import kubeconfig_cluster, kubeconfig_connection
 from leeway_sandbox.karpenter import CLAIMS, FINALIZER, NODECLAIMS
 from leeway_sandbox.real_cluster.target import RealCluster
 

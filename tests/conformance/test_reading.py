@@ -9,8 +9,7 @@ import pytest
 from leeway.clock import SystemClock
 from leeway.kubernetes.cluster_states import KubernetesClusterStates
 from leeway.kubernetes.connection import Connection
-from leeway.kubernetes.kubeconfig import kubeconfig_cluster, kubeconfig_connection
-from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+from leeway.kubernetes.http_cluster import HttpCluster
 from leeway.kubernetes.list_watch import WatchRequest, events_in
 from leeway.kubernetes.unscheduled_pods import PODS, SELECTION, HttpPodWatches
 from leeway.pod_watch.burst import needs_new_node
@@ -18,6 +17,7 @@ from leeway.pod_watch.follower import PodChange
 from leeway.policy.repair import why_unhealthy
 from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.provisioning.cluster_state import ClusterState
+from leeway_cli.kubeconfig import kubeconfig_cluster, kubeconfig_connection
 from leeway_sandbox.real_cluster.target import RealCluster
 from lightkube import ApiError
 from lightkube.codecs import from_dict
@@ -105,7 +105,7 @@ def test_what_a_device_plugin_offers_is_read(env: Conformance, connection: Conne
         patch = {"status": dict.fromkeys(("capacity", "allocatable"), amounts)}
         env.kube.patch(Node.Status, name, patch, patch_type=PatchType.MERGE)
 
-    cluster = LightkubeCluster(connection, SystemClock())
+    cluster = HttpCluster(connection, SystemClock())
     offer(offered)
     try:
         found = cluster.node(name)

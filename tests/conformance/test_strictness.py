@@ -11,8 +11,7 @@ import msgspec
 import pytest
 from leeway.clock import SystemClock
 from leeway.kubernetes import objects
-from leeway.kubernetes.kubeconfig import KubeconfigConnection
-from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+from leeway.kubernetes.http_cluster import HttpCluster
 from leeway.kubernetes.pod_events import HttpPodEvents
 from leeway.kubernetes.translate import to_pod
 from leeway.ports.kubernetes_objects import Pod
@@ -22,6 +21,7 @@ from leeway.retirement.pods import Meaning, read_answer
 from leeway.retirement.progress import PodRequest, RemovalMethod
 from leeway.retirement.reasons import POD_EVICTED
 from leeway.retirement.requests import Requests
+from leeway_cli.kubeconfig import KubeconfigConnection
 from lightkube import ApiError
 from lightkube.models.core_v1 import Container, PodSpec
 from lightkube.models.meta_v1 import LabelSelector, ObjectMeta, OwnerReference
@@ -39,14 +39,14 @@ FINALIZER = "sandbox.leeway.sh/conformance"
 
 
 @pytest.fixture
-def cluster(env: Conformance) -> Iterator[LightkubeCluster]:
+def cluster(env: Conformance) -> Iterator[HttpCluster]:
     """The adapter, with the rights of the kubeconfig."""
-    with closing(LightkubeCluster(KubeconfigConnection(env.config), SystemClock())) as cluster:
+    with closing(HttpCluster(KubeconfigConnection(env.config), SystemClock())) as cluster:
         yield cluster
 
 
 def test_a_storm_of_evictions_under_one_budget_evicts_each_pod_once(
-    env: Conformance, cluster: LightkubeCluster
+    env: Conformance, cluster: HttpCluster
 ) -> None:
     with guarded(env, "storm", STORM, STORM) as pods:
         posts: list[str] = []
@@ -69,7 +69,7 @@ def test_a_storm_of_evictions_under_one_budget_evicts_each_pod_once(
 
 
 def test_a_disruption_that_an_old_uid_has_used_is_completed_by_the_next_eviction(
-    env: Conformance, cluster: LightkubeCluster
+    env: Conformance, cluster: HttpCluster
 ) -> None:
     with guarded(env, "stale", 3, 1) as (first, *_):
         # A budget's entry that is as old as the pod, to the second, may belong to another pod.

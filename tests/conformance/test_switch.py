@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 from leeway.aws.table import DynamoTable
 from leeway.kubernetes.connection import Connection
-from leeway.kubernetes.kubeconfig import KubeconfigConnection
 from leeway.manifests.in_cluster import HOME, Home, ManifestHome, home_of
 from leeway.switched import SWITCH, Buyer, Switch, switch_of
 from leeway_cli.adopt.settings.objects import KubernetesObjects
+from leeway_cli.kubeconfig import KubeconfigConnection
 from leeway_cli.manifests.crds import crd_name, crd_of, defined_kinds
 from leeway_cli.switch.run import carry_out
 from leeway_cli.switch.world import LiveWorld

@@ -12,9 +12,9 @@ from typing import Any
 
 import httpx2
 import pytest
-from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.manifests.configuration import StoredManifests
 from leeway.manifests.in_cluster import HOME, Home, ManifestHome
+from leeway_cli.kubeconfig import kubeconfig_connection
 from leeway_cli.manifests.crds import crd_name, crd_of, defined_kinds
 from leeway_cli.reason_codes import declared_codes
 from leeway_sandbox.provisioning import client

@@ -24,7 +24,6 @@ from leeway.aws.table import DynamoTable
 from leeway.clock import SystemClock
 from leeway.instances.owners import INTENT_TAG, POOL_TAG
 from leeway.kubernetes.cluster_states import KubernetesClusterStates
-from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.launch.intent import INTENT, LaunchIntent
 from leeway.launch.node_settings import settings_of
 from leeway.manifests.cluster import Cluster
@@ -35,6 +34,7 @@ from leeway.selection.offers.catalog import Catalog
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import NodePool
+from leeway_cli.kubeconfig import kubeconfig_connection
 from leeway_cli.selection.sources import sandbox_catalog
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox

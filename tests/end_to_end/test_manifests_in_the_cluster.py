@@ -10,8 +10,8 @@ from typing import Any
 import httpx2
 import pytest
 from leeway.aws.table import DynamoTable
-from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.manifests.in_cluster import HOME, Home, ManifestHome
+from leeway_cli.kubeconfig import kubeconfig_connection
 from leeway_cli.manifests.crds import crd_of, defined_kinds
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox

@@ -5,9 +5,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.kubernetes.workloads import HttpWorkloads
 from leeway.policy.rules import ClusterPolicy
+from leeway_cli.kubeconfig import kubeconfig_connection
 
 from tests.headroom.headroom_run import HeadroomRun
 from tests.sandbox.kubernetes.live import Live

@@ -69,8 +69,8 @@ class FaultyServer:
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
         self.kubeconfig = folder / "kubeconfig"
-        server = f"http://127.0.0.1:{self._server.server_port}"
-        cluster = {"server": server, "insecure-skip-tls-verify": True}
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        cluster = {"server": self.url, "insecure-skip-tls-verify": True}
         content = {
             "apiVersion": "v1",
             "kind": "Config",

@@ -11,14 +11,14 @@ from queue import SimpleQueue
 
 import pytest
 from leeway.clock import SystemClock
-from leeway.kubernetes.kubeconfig import kubeconfig_cluster, kubeconfig_connection
-from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+from leeway.kubernetes.http_cluster import HttpCluster
 from leeway.kubernetes.list_watch import WatchRequest, WatchStream
 from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.ports.kubernetes_objects import Pod, Response
 from leeway.retirement.executor import DrainExecutor
 from leeway.retirement.pods import Terms
 from leeway.retirement.progress import Drain
+from leeway_cli.kubeconfig import kubeconfig_cluster, kubeconfig_connection
 
 from tests.kubernetes.faulty_server import Request, json_answer, pods, running_faulty_server
 from tests.sandbox.kubernetes.live import PODS, Live, bare_pod
@@ -47,7 +47,7 @@ def node(live: Live) -> Iterator[str]:
     live.fail_with()
 
 
-def drain(cluster: LightkubeCluster, node: str) -> None:
+def drain(cluster: HttpCluster, node: str) -> None:
     """Drain until the evictions hang, and no longer."""
     now = SystemClock().now()
     DrainExecutor(cluster, SystemClock()).run(
@@ -132,7 +132,7 @@ def test_the_stop_of_a_watch_that_has_ended_spares_the_next_request_of_its_conne
             watch = WatchRequest(connection, "/api/v1/pods", {})
             watch.read(lambda _: None)
             answers: SimpleQueue[Response] = SimpleQueue()
-            cluster = LightkubeCluster(connection, SystemClock())
+            cluster = HttpCluster(connection, SystemClock())
             threading.Thread(target=lambda: answers.put(cluster.evict(WEB, None))).start()
             assert asked.wait(30)
             watch.stop()

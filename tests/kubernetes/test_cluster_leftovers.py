@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 import pytest
-from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+from leeway.kubernetes.http_cluster import HttpCluster
 from leeway.ports.kubernetes_objects import Attachment, Node
 from leeway.reconciliation.clean_up import ClusterLeftovers
 from leeway.selection.labels import CAPACITY_TYPE, HOSTNAME, RESERVATION_ID, RESERVATION_TYPE
@@ -55,7 +55,7 @@ def in_memory() -> Case:
     return Case(fake, add_node, fake.write, label_node, stop_node, attach_volume)
 
 
-def in_a_cluster(live: Live, cluster: LightkubeCluster) -> Case:
+def in_a_cluster(live: Live, cluster: HttpCluster) -> Case:
     def add_node() -> str:
         (name,) = live.add_nodes(next(NUMBERS))
         return name
@@ -91,7 +91,7 @@ def in_a_cluster(live: Live, cluster: LightkubeCluster) -> Case:
 
 
 @pytest.fixture(params=["cluster", "memory"])
-def case(request: pytest.FixtureRequest, live: Live, cluster: LightkubeCluster) -> Case:
+def case(request: pytest.FixtureRequest, live: Live, cluster: HttpCluster) -> Case:
     return in_memory() if request.param == "memory" else in_a_cluster(live, cluster)
 
 

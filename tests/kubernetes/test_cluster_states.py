@@ -13,8 +13,8 @@ import pytest
 from leeway.kubernetes import cluster_states
 from leeway.kubernetes.cluster_states import LIST_AGAIN_AFTER, PATHS, KubernetesClusterStates
 from leeway.kubernetes.connection import Connection
-from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
+from leeway_cli.kubeconfig import kubeconfig_connection
 
 from tests.fakes.clock import FakeClock
 from tests.kubernetes.canned_cluster import CannedCluster

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from leeway.clock import SystemClock
 from leeway.kubernetes.cluster_states import KubernetesClusterStates
-from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 from leeway.provisioning.cluster_state import ClusterState, ClusterStates
+from leeway_cli.kubeconfig import kubeconfig_connection
 
 from tests.fakes.cluster_states import ClusterStatesInMemory
 from tests.provisioning import cluster_documents

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from leeway.kubernetes.custom_resources import LEASE, HttpClusterApi
-from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.kubernetes.manifest_watches import HttpManifestWatches
 from leeway.manifests.in_cluster import TAKE, running_karpenter
 from leeway.manifests.reading import find_kind
@@ -20,6 +19,7 @@ from leeway.ports.kubernetes import (
     ClusterUnavailable,
     WatchExpired,
 )
+from leeway_cli.kubeconfig import kubeconfig_connection
 
 from tests.kubernetes.faulty_server import (
     Answer,

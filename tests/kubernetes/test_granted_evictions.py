@@ -14,10 +14,10 @@ from typing import Any
 
 import httpx2
 import pytest
-from leeway.kubernetes.kubeconfig import kubeconfig_cluster
 from leeway.ports.kubernetes import EVICTION_SECONDS, EVICTION_SETTLES_SECONDS
 from leeway.ports.kubernetes_objects import Pod
 from leeway.retirement.pods import Meaning, read_answer
+from leeway_cli.kubeconfig import kubeconfig_cluster
 
 from tests.kubernetes.faulty_server import (
     FaultyServer,

@@ -9,9 +9,9 @@ import pytest
 from leeway.headroom.pause_pods import PausePods, deployment_object, priority_class_object
 from leeway.headroom.plan import ScaleTarget
 from leeway.headroom.ports import FoundDeployment, TargetScale
-from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.kubernetes.workloads import HttpWorkloads
 from leeway.ports.kubernetes import ClusterRefused
+from leeway_cli.kubeconfig import kubeconfig_connection
 
 from tests.sandbox.kubernetes.live import Live
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway_cli import main
+from leeway_cli.kubeconfig import kubeconfig_connection
 
 from tests.kubernetes.faulty_server import (
     Answer,

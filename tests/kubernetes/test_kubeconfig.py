@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
-from leeway.kubernetes.kubeconfig import BadKubeconfig, kubeconfig_cluster, kubeconfig_connection
 from leeway.ports.kubernetes import ClusterRefused
+from leeway_cli.kubeconfig import BadKubeconfig, kubeconfig_cluster, kubeconfig_connection
 
 type Write = Callable[..., Path]
 

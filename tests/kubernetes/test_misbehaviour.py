@@ -13,8 +13,7 @@ import pytest
 from leeway import __version__
 from leeway.clock import SystemClock
 from leeway.headroom.plan import ScaleTarget
-from leeway.kubernetes.kubeconfig import kubeconfig_cluster, kubeconfig_connection
-from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+from leeway.kubernetes.http_cluster import HttpCluster
 from leeway.kubernetes.list_watch import WATCH_SECONDS
 from leeway.kubernetes.workloads import HttpWorkloads
 from leeway.policy.rules import OnBlocked
@@ -23,6 +22,7 @@ from leeway.ports.kubernetes_objects import Controller, Node, Pod
 from leeway.retirement.executor import DrainExecutor
 from leeway.retirement.pods import Meaning, PodAction, Terms, decide_pod, read_answer
 from leeway.retirement.progress import Drain
+from leeway_cli.kubeconfig import kubeconfig_cluster, kubeconfig_connection
 
 from tests.kubernetes.faulty_server import (
     Answer,
@@ -51,7 +51,7 @@ def server(tmp_path: Path) -> Iterator[FaultyServer]:
 
 
 @pytest.fixture
-def cluster(server: FaultyServer) -> Iterator[LightkubeCluster]:
+def cluster(server: FaultyServer) -> Iterator[HttpCluster]:
     opened = kubeconfig_cluster(server.kubeconfig)
     yield opened
     opened.close()
@@ -77,7 +77,7 @@ HEADER_TRICKLES = b"HTTP/1.1 200 OK\r\nX-Long: "
 
 @pytest.mark.parametrize("start", [BODY_TRICKLES, HEADER_TRICKLES])
 def test_an_answer_that_comes_byte_by_byte_exceeds_the_total_timeout(
-    server: FaultyServer, cluster: LightkubeCluster, start: bytes, monkeypatch: pytest.MonkeyPatch
+    server: FaultyServer, cluster: HttpCluster, start: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("leeway.kubernetes.transport.REQUEST_SECONDS", 0.4)
     server.by_default(lambda request: request.trickle(start, b"a"))
@@ -90,14 +90,14 @@ def test_an_answer_that_comes_byte_by_byte_exceeds_the_total_timeout(
 
 @pytest.mark.parametrize("start", [BODY_TRICKLES, HEADER_TRICKLES])
 def test_a_drain_ends_at_its_deadline_if_all_answers_come_byte_by_byte(
-    server: FaultyServer, cluster: LightkubeCluster, start: bytes
+    server: FaultyServer, cluster: HttpCluster, start: bytes
 ) -> None:
     server.by_default(lambda request: request.trickle(start, b"a"))
     assert drained(cluster, 0.5).problem
 
 
 def test_a_drain_ends_if_evictions_are_answered_byte_by_byte(
-    server: FaultyServer, cluster: LightkubeCluster
+    server: FaultyServer, cluster: HttpCluster
 ) -> None:
     server.by_default(lambda request: request.trickle(BODY_TRICKLES, b"a"))
     server.on("GET", PODS, json_answer(pods(pod("web"))))
@@ -107,7 +107,7 @@ def test_a_drain_ends_if_evictions_are_answered_byte_by_byte(
     assert server.count("POST", EVICTION) == 1
 
 
-def drained(cluster: LightkubeCluster, seconds: float) -> Drain:
+def drained(cluster: HttpCluster, seconds: float) -> Drain:
     """Drain until a deadline in a thread, so that a hang fails the test."""
     now = SystemClock().now()
     terms = Terms(now + timedelta(seconds=seconds), OnBlocked.DELETE)
@@ -125,7 +125,7 @@ def drained(cluster: LightkubeCluster, seconds: float) -> Drain:
 
 
 def test_a_watch_may_take_longer_than_other_requests(
-    server: FaultyServer, cluster: LightkubeCluster, monkeypatch: pytest.MonkeyPatch
+    server: FaultyServer, cluster: HttpCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("leeway.kubernetes.transport.REQUEST_SECONDS", 2.0)
     server.on("GET", PODS, json_answer(pods()))
@@ -147,7 +147,7 @@ def line(kind: str, about: object) -> bytes:
 
 
 def test_a_watch_that_sends_no_events_is_replaced_by_a_list_after_its_timeout(
-    server: FaultyServer, cluster: LightkubeCluster, monkeypatch: pytest.MonkeyPatch
+    server: FaultyServer, cluster: HttpCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("leeway.kubernetes.list_watch.EXTRA_SECONDS", 0.4 - WATCH_SECONDS)
     server.on("WATCH", PODS, lambda request: request.trickle(HEADER + b"\r\n{", b" "))
@@ -159,7 +159,7 @@ def test_a_watch_that_sends_no_events_is_replaced_by_a_list_after_its_timeout(
 
 
 def test_a_watch_that_ends_at_once_is_started_once_per_list(
-    server: FaultyServer, cluster: LightkubeCluster
+    server: FaultyServer, cluster: HttpCluster
 ) -> None:
     server.on("GET", PODS, json_answer(pods(pod("web"))))
     server.on("WATCH", PODS, watch_answer(stays_open=False))
@@ -169,7 +169,7 @@ def test_a_watch_that_ends_at_once_is_started_once_per_list(
 
 
 def test_unicode_line_separators_do_not_split_watch_events(
-    server: FaultyServer, cluster: LightkubeCluster
+    server: FaultyServer, cluster: HttpCluster
 ) -> None:
     odd = pod("odd", annotations={"note": "one\u0085two\u2028three"})
     server.on("GET", PODS, json_answer(pods()))
@@ -179,7 +179,7 @@ def test_unicode_line_separators_do_not_split_watch_events(
     assert server.count("GET", PODS) == 1
 
 
-def test_a_bookmark_is_not_a_pod(server: FaultyServer, cluster: LightkubeCluster) -> None:
+def test_a_bookmark_is_not_a_pod(server: FaultyServer, cluster: HttpCluster) -> None:
     bookmark = {"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}}
     server.on("GET", PODS, json_answer(pods()))
     server.on("WATCH", PODS, watch_answer(("BOOKMARK", bookmark), ("ADDED", pod("web"))))
@@ -190,7 +190,7 @@ def test_a_bookmark_is_not_a_pod(server: FaultyServer, cluster: LightkubeCluster
 
 
 def test_an_invalid_watch_event_does_not_hide_later_ones(
-    server: FaultyServer, cluster: LightkubeCluster
+    server: FaultyServer, cluster: HttpCluster
 ) -> None:
     server.on("GET", PODS, json_answer(pods()))
     # The watch ends right after a pod of another node.
@@ -218,7 +218,7 @@ def test_an_invalid_watch_event_does_not_hide_later_ones(
 
 
 def test_a_node_with_invalid_pods_never_counts_as_empty(
-    server: FaultyServer, cluster: LightkubeCluster
+    server: FaultyServer, cluster: HttpCluster
 ) -> None:
     server.on("GET", PODS, json_answer(pods(POD_OF_OTHER_NODE)))
     server.by_default(text_answer(503, "overloaded", "text/plain"))
@@ -238,7 +238,7 @@ def owned(name: str, owner: str, version: str = "apps/v1") -> dict[str, Any]:
     [(503, "ServiceUnavailable", "503"), (403, "Forbidden", "403"), (400, "BadRequest", "400")],
 )
 def test_a_daemonset_lookup_that_fails_keeps_only_its_own_pod(
-    server: FaultyServer, cluster: LightkubeCluster, status: int, reason: str, status_text: str
+    server: FaultyServer, cluster: HttpCluster, status: int, reason: str, status_text: str
 ) -> None:
     failure = {"kind": "Status", "code": status, "reason": reason, "message": "not now"}
     server.on("GET", PODS, json_answer(pods(owned("cni-1", "cni"), pod("web"))))
@@ -254,9 +254,9 @@ def test_a_daemonset_lookup_that_fails_keeps_only_its_own_pod(
 
 
 def test_daemonset_lookups_that_hang_delay_a_list_only_once(
-    server: FaultyServer, cluster: LightkubeCluster, monkeypatch: pytest.MonkeyPatch
+    server: FaultyServer, cluster: HttpCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leeway.kubernetes.lightkube_cluster.SMALL_REQUEST_SECONDS", 0.5)
+    monkeypatch.setattr("leeway.kubernetes.http_cluster.SMALL_REQUEST_SECONDS", 0.5)
     server.on(
         "GET", PODS, json_answer(pods(*(owned(f"d-{n}", f"ds-{n}") for n in range(20)), pod("web")))
     )
@@ -283,7 +283,7 @@ def test_daemonset_lookups_that_hang_delay_a_list_only_once(
     ],
 )
 def test_an_invalid_daemonset_owner_is_not_looked_up_and_its_pod_is_drained(
-    server: FaultyServer, cluster: LightkubeCluster, owner: str, version: str
+    server: FaultyServer, cluster: HttpCluster, owner: str, version: str
 ) -> None:
     server.on("GET", PODS, json_answer(pods(owned("odd", owner, version), pod("web"))))
     server.by_default(text_answer(500, "unexpected request", "text/plain"))
@@ -295,7 +295,7 @@ def test_an_invalid_daemonset_owner_is_not_looked_up_and_its_pod_is_drained(
 
 
 def test_a_found_daemonset_is_looked_up_again_after_the_cache_time(
-    server: FaultyServer, cluster: LightkubeCluster, monkeypatch: pytest.MonkeyPatch
+    server: FaultyServer, cluster: HttpCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = "/apis/apps/v1/namespaces/shop/daemonsets/cni"
     server.on("GET", PODS, json_answer(pods(owned("cni-1", "cni"))))
@@ -307,7 +307,7 @@ def test_a_found_daemonset_is_looked_up_again_after_the_cache_time(
         (daemon,) = cluster.pods_on("node-1")
         assert daemon.controller == Controller("DaemonSet", "cni", exists=True)
     assert server.count("GET", path) == 1
-    monkeypatch.setattr("leeway.kubernetes.lightkube_cluster.DAEMONSET_CACHE_SECONDS", -1.0)
+    monkeypatch.setattr("leeway.kubernetes.http_cluster.DAEMONSET_CACHE_SECONDS", -1.0)
     gone = {"kind": "Status", "code": 404, "reason": "NotFound", "message": "gone"}
     server.on("GET", path, json_answer(gone, 404))
     (orphan,) = cluster.pods_on("node-1")
@@ -316,7 +316,7 @@ def test_a_found_daemonset_is_looked_up_again_after_the_cache_time(
 
 
 def test_a_list_with_an_expired_continue_token_is_repeated_in_one_page(
-    server: FaultyServer, cluster: LightkubeCluster
+    server: FaultyServer, cluster: HttpCluster
 ) -> None:
     def listed(request: Request) -> None:
         if "continue" in request.query:
@@ -332,7 +332,7 @@ def test_a_list_with_an_expired_continue_token_is_repeated_in_one_page(
 
 
 def test_a_list_that_repeats_its_continue_token_is_an_error(
-    server: FaultyServer, cluster: LightkubeCluster
+    server: FaultyServer, cluster: HttpCluster
 ) -> None:
     server.on("GET", PODS, json_answer(pods(pod("web"), next_page="more")))
     with pytest.raises(ClusterUnavailable, match="repeats its continue token"):
@@ -340,7 +340,7 @@ def test_a_list_that_repeats_its_continue_token_is_an_error(
 
 
 def test_pods_of_other_nodes_in_a_list_are_an_error(
-    server: FaultyServer, cluster: LightkubeCluster
+    server: FaultyServer, cluster: HttpCluster
 ) -> None:
     server.on("GET", PODS, json_answer(pods(pod("web"), pod("stranger", node="node-2"))))
     with pytest.raises(ClusterUnavailable, match="pod stranger of another node"):
@@ -365,7 +365,7 @@ PROXY_ANSWERS = [
 
 @pytest.mark.parametrize("answer", PROXY_ANSWERS)
 def test_an_answer_of_a_proxy_never_counts_as_the_api_servers(
-    server: FaultyServer, cluster: LightkubeCluster, answer: Answer
+    server: FaultyServer, cluster: HttpCluster, answer: Answer
 ) -> None:
     server.by_default(answer)
     with pytest.raises(ClusterUnavailable):
@@ -387,7 +387,7 @@ def test_an_answer_of_a_proxy_never_counts_as_the_api_servers(
 @pytest.mark.parametrize("answer", PROXY_ANSWERS)
 @pytest.mark.parametrize("ask", ["evict", "delete"])
 def test_an_eviction_or_delete_that_a_proxy_answers_is_transient(
-    server: FaultyServer, cluster: LightkubeCluster, answer: Answer, ask: str
+    server: FaultyServer, cluster: HttpCluster, answer: Answer, ask: str
 ) -> None:
     server.by_default(answer)
     make = cluster.evict if ask == "evict" else cluster.delete
@@ -398,7 +398,7 @@ def test_an_eviction_or_delete_that_a_proxy_answers_is_transient(
     ("header", "seconds"), [("1", 1), ("0", 0), ("86400", 60), ("9" * 5000, 60), ("soon", None)]
 )
 def test_retry_after_is_at_most_a_minute(
-    server: FaultyServer, cluster: LightkubeCluster, header: str, seconds: int | None
+    server: FaultyServer, cluster: HttpCluster, header: str, seconds: int | None
 ) -> None:
     def overloaded(request: Request) -> None:
         request.send_response(429)
@@ -411,7 +411,7 @@ def test_retry_after_is_at_most_a_minute(
 
 
 def test_every_request_names_leeway_and_its_version_as_the_client(
-    server: FaultyServer, cluster: LightkubeCluster
+    server: FaultyServer, cluster: HttpCluster
 ) -> None:
     failure = {"kind": "Status", "code": 404, "reason": "NotFound", "message": "gone"}
     server.by_default(json_answer(failure, 404))

@@ -5,7 +5,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+from leeway.kubernetes.http_cluster import HttpCluster
 from leeway_sandbox.karpenter import CLAIMS, FINALIZER, NODECLAIMS
 
 from tests.sandbox.kubernetes.live import Live
@@ -50,20 +50,20 @@ def read(live: Live, node: str, claim: str) -> tuple[int, int]:
     return found[0].status_code, found[1].status_code
 
 
-def delete(cluster: LightkubeCluster, node: str) -> bool:
+def delete(cluster: HttpCluster, node: str) -> bool:
     found = cluster.node(node)
     assert found is not None
     return cluster.delete_node(found)
 
 
-def test_a_nodeclaim_goes_with_its_node(karpenters: Live, cluster: LightkubeCluster) -> None:
+def test_a_nodeclaim_goes_with_its_node(karpenters: Live, cluster: HttpCluster) -> None:
     node, claim = node_of_karpenter(karpenters)
     assert delete(cluster, node)
     assert read(karpenters, node, claim) == (404, 404)
 
 
 def test_a_node_that_others_still_need_waits_for_them_only(
-    karpenters: Live, cluster: LightkubeCluster
+    karpenters: Live, cluster: HttpCluster
 ) -> None:
     node, claim = node_of_karpenter(karpenters, "example.com/kept")
     assert delete(cluster, node)
@@ -74,7 +74,7 @@ def test_a_node_that_others_still_need_waits_for_them_only(
     karpenters.patch(f"/api/v1/nodes/{node}", {"metadata": {"finalizers": []}})
 
 
-def test_a_nodeclaim_of_another_life_stays(karpenters: Live, cluster: LightkubeCluster) -> None:
+def test_a_nodeclaim_of_another_life_stays(karpenters: Live, cluster: HttpCluster) -> None:
     node, claim = node_of_karpenter(karpenters)
     owner = {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "name": claim, "uid": "other"}
     # The API server's garbage collector would delete a Node whose owner is not there.
@@ -87,7 +87,7 @@ def test_a_nodeclaim_of_another_life_stays(karpenters: Live, cluster: LightkubeC
 
 @pytest.mark.parametrize("done", [0, 1, 2, 3])
 def test_an_interrupted_clean_up_goes_on(
-    karpenters: Live, cluster: LightkubeCluster, done: int, monkeypatch: pytest.MonkeyPatch
+    karpenters: Live, cluster: HttpCluster, done: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the requests after the deletion of the Node only some are made, then the function dies."""
     import leeway.kubernetes.node_claims as tested

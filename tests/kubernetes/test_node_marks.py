@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from leeway.clock import SystemClock
-from leeway.kubernetes.kubeconfig import kubeconfig_cluster, kubeconfig_connection
-from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+from leeway.kubernetes.http_cluster import HttpCluster
 from leeway.ports.kubernetes import Marks
 from leeway.ports.kubernetes_objects import Attachment, Node, Taint
 from leeway.selection.labels import HOSTNAME
+from leeway_cli.kubeconfig import kubeconfig_cluster, kubeconfig_connection
 
 from tests.sandbox.kubernetes.live import Live, bare_pod, running_cluster
 
@@ -33,7 +33,7 @@ def raw(live: Live, name: str) -> dict[str, Any]:
     return node
 
 
-def read(cluster: LightkubeCluster, name: str) -> Node:
+def read(cluster: HttpCluster, name: str) -> Node:
     node = cluster.node(name)
     assert node is not None
     return node
@@ -65,7 +65,7 @@ def patch(live: Live, name: str, body: dict[str, Any]) -> None:
     ids=["nothing", "a cordon", "a taint", "the load balancers' label"],
 )
 def test_a_release_reverts_only_leeways_changes(
-    live: Live, cluster: LightkubeCluster, theirs: dict[str, Any]
+    live: Live, cluster: HttpCluster, theirs: dict[str, Any]
 ) -> None:
     name = fresh_node(live)
     fresh_node(live)
@@ -80,9 +80,7 @@ def test_a_release_reverts_only_leeways_changes(
     assert not cluster.release(name)
 
 
-def test_a_release_keeps_the_marks_of_a_later_attempt(
-    live: Live, cluster: LightkubeCluster
-) -> None:
+def test_a_release_keeps_the_marks_of_a_later_attempt(live: Live, cluster: HttpCluster) -> None:
     name = fresh_node(live)
     cluster.cordon(name, MARKS)
     assert not cluster.release(name, attempt=1)
@@ -91,7 +89,7 @@ def test_a_release_keeps_the_marks_of_a_later_attempt(
 
 
 def test_a_second_attempt_keeps_the_annotation_of_leeways_cordon(
-    live: Live, cluster: LightkubeCluster
+    live: Live, cluster: HttpCluster
 ) -> None:
     name = fresh_node(live)
     before = lasting(raw(live, name))
@@ -101,7 +99,7 @@ def test_a_second_attempt_keeps_the_annotation_of_leeways_cordon(
     assert lasting(raw(live, name)) == before
 
 
-def test_concurrent_changes_of_others_are_kept(live: Live, cluster: LightkubeCluster) -> None:
+def test_concurrent_changes_of_others_are_kept(live: Live, cluster: HttpCluster) -> None:
     name = fresh_node(live)
     rounds = 12
 
@@ -119,7 +117,7 @@ def test_concurrent_changes_of_others_are_kept(live: Live, cluster: LightkubeClu
     assert not left["unschedulable"]
 
 
-def test_a_missing_node_has_nothing_to_release(cluster: LightkubeCluster) -> None:
+def test_a_missing_node_has_nothing_to_release(cluster: HttpCluster) -> None:
     assert not cluster.release("ip-10-99-99-99.ec2.internal")
     assert not cluster.exclude_from_load_balancers("ip-10-99-99-99.ec2.internal")
     gone = Node("ip-10-99-99-99.ec2.internal", "some-uid", "", True, False, {}, version="1")
@@ -128,7 +126,7 @@ def test_a_missing_node_has_nothing_to_release(cluster: LightkubeCluster) -> Non
 
 
 def test_only_the_node_with_the_uid_is_tainted_out_of_service_and_deleted(
-    live: Live, cluster: LightkubeCluster
+    live: Live, cluster: HttpCluster
 ) -> None:
     name = fresh_node(live)
     first = read(cluster, name)
@@ -145,7 +143,7 @@ def test_only_the_node_with_the_uid_is_tainted_out_of_service_and_deleted(
 
 
 def test_a_node_that_has_changed_is_neither_tainted_out_of_service_nor_deleted(
-    live: Live, cluster: LightkubeCluster
+    live: Live, cluster: HttpCluster
 ) -> None:
     name = fresh_node(live)
     before = read(cluster, name)
@@ -158,14 +156,14 @@ def test_a_node_that_has_changed_is_neither_tainted_out_of_service_nor_deleted(
 
 
 def test_nodes_are_listed_page_by_page_with_all_their_fields(
-    live: Live, cluster: LightkubeCluster, monkeypatch: pytest.MonkeyPatch
+    live: Live, cluster: HttpCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = {fresh_node(live) for _ in range(5)}
     one = min(names)
     patch(live, one, {"metadata": {"annotations": {"team": "ml"}}, "spec": {"taints": [TEAM]}})
     status = {"status": {"allocatable": {"cpu": "8", "nvidia.com/gpu": "4"}}}
     assert live.patch(f"/api/v1/nodes/{one}/status", status).status_code == 200
-    monkeypatch.setattr("leeway.kubernetes.lightkube_cluster.PAGE", 2)
+    monkeypatch.setattr("leeway.kubernetes.http_cluster.PAGE", 2)
     listed = {node.name: node for node in cluster.nodes()}
     assert names <= set(listed)
     assert (listed[one].ready, listed[one].unschedulable) == (True, False)
@@ -175,7 +173,7 @@ def test_nodes_are_listed_page_by_page_with_all_their_fields(
     assert cluster.count_nodes().ready >= len(names)
 
 
-def test_the_claims_of_a_nodes_volumes_are_read(live: Live, cluster: LightkubeCluster) -> None:
+def test_the_claims_of_a_nodes_volumes_are_read(live: Live, cluster: HttpCluster) -> None:
     name = fresh_node(live)
     claim = {
         "metadata": {"name": "data"},
@@ -232,7 +230,7 @@ def test_in_a_storm_ready_nodes_are_counted_once_and_each_lists_only_retiring_no
             return counts[0]
 
         connection = kubeconfig_connection(live.kubeconfig())
-        cluster = LightkubeCluster(connection, SystemClock(), cache_count=for_all)
+        cluster = HttpCluster(connection, SystemClock(), cache_count=for_all)
         left_out = []
         for name in nodes[:6]:
             cluster.cordon(name, MARKS)
@@ -243,7 +241,7 @@ def test_in_a_storm_ready_nodes_are_counted_once_and_each_lists_only_retiring_no
 
 
 def test_a_node_that_changed_after_the_lookup_is_read_again_and_cordoned(
-    live: Live, cluster: LightkubeCluster
+    live: Live, cluster: HttpCluster
 ) -> None:
     name = fresh_node(live)
     instance = raw(live, name)["spec"]["providerID"].rsplit("/", 1)[-1]

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.kubernetes.pod_events import HttpPodEvents
 from leeway.ports.kubernetes import ClusterRefused
 from leeway.provisioning.tell import PodEvent
+from leeway_cli.kubeconfig import kubeconfig_connection
 
 from tests.kubernetes.faulty_server import json_answer, running_faulty_server
 from tests.sandbox.kubernetes.live import Live

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 
 import pytest
-from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+from leeway.kubernetes.http_cluster import HttpCluster
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable, PodFeed
 
 from tests.sandbox.kubernetes.live import PODS, Live, bare_pod
@@ -37,7 +37,7 @@ def lists_and_watches(live: Live) -> tuple[int, int]:
 
 
 def test_one_list_and_one_watch_report_added_changed_and_deleted_pods(
-    live: Live, cluster: LightkubeCluster, node: str
+    live: Live, cluster: HttpCluster, node: str
 ) -> None:
     before = lists_and_watches(live)
     with cluster.watch_pods(node) as feed:
@@ -51,9 +51,7 @@ def test_one_list_and_one_watch_report_added_changed_and_deleted_pods(
     assert (after[0] - before[0], after[1] - before[1]) == (1, 1)
 
 
-def test_pods_of_other_nodes_are_not_reported(
-    live: Live, cluster: LightkubeCluster, node: str
-) -> None:
+def test_pods_of_other_nodes_are_not_reported(live: Live, cluster: HttpCluster, node: str) -> None:
     (other,) = live.add_nodes(next(NUMBERS))
     with cluster.watch_pods(node) as feed:
         assert names(feed) == set()
@@ -66,7 +64,7 @@ def test_pods_of_other_nodes_are_not_reported(
     "fault", [{"status": 403}, {"status": 500}, {"status": 410}, {"drop": "before"}]
 )
 def test_pods_are_listed_if_the_watch_is_refused(
-    live: Live, cluster: LightkubeCluster, node: str, fault: dict[str, object]
+    live: Live, cluster: HttpCluster, node: str, fault: dict[str, object]
 ) -> None:
     live.fail_with({"verb": "watch", **fault})
     with cluster.watch_pods(node) as feed:
@@ -76,9 +74,7 @@ def test_pods_are_listed_if_the_watch_is_refused(
         live.until(lambda: names(feed) == {name})
 
 
-def test_a_list_that_fails_returns_no_pods(
-    live: Live, cluster: LightkubeCluster, node: str
-) -> None:
+def test_a_list_that_fails_returns_no_pods(live: Live, cluster: HttpCluster, node: str) -> None:
     live.fail_with({"verb": "list", "status": 503})
     with cluster.watch_pods(node) as feed:
         for _ in range(3):
@@ -90,7 +86,7 @@ def test_a_list_that_fails_returns_no_pods(
 
 
 def test_an_older_watch_event_does_not_change_a_newer_list(
-    live: Live, cluster: LightkubeCluster, node: str
+    live: Live, cluster: HttpCluster, node: str
 ) -> None:
     run(live, node, "first")
     with cluster.watch_pods(node) as feed:
@@ -103,7 +99,7 @@ def test_an_older_watch_event_does_not_change_a_newer_list(
 
 @pytest.mark.parametrize("ahead", [60, -60])
 def test_the_deletion_time_of_a_pod_is_converted_to_the_local_clock(
-    live: Live, cluster: LightkubeCluster, node: str, ahead: float
+    live: Live, cluster: HttpCluster, node: str, ahead: float
 ) -> None:
     live.fail_with({"clock": ahead})
     name = f"going-{node.partition('.')[0]}"
@@ -124,7 +120,7 @@ def test_the_deletion_time_of_a_pod_is_converted_to_the_local_clock(
 
 
 def test_an_ended_pod_lists_the_finalizers_that_keep_it(
-    live: Live, cluster: LightkubeCluster, node: str
+    live: Live, cluster: HttpCluster, node: str
 ) -> None:
     name = f"kept-{node.partition('.')[0]}"
     body = bare_pod(name, nodeName=node, terminationGracePeriodSeconds=5)

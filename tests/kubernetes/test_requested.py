@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from leeway.costs import NodeUse, PodUse
-from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.kubernetes.requested import HttpClusterUse
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 from leeway.selection.resources import Resources
+from leeway_cli.kubeconfig import kubeconfig_connection
 
 from tests.kubernetes.faulty_server import (
     FaultyServer,

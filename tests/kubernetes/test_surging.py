@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.kubernetes.surging import HttpSurgeWorkloads
 from leeway.ports.workloads import BudgetHealth, Workload
+from leeway_cli.kubeconfig import kubeconfig_connection
 
 from tests.kubernetes.rollouts import HASH, ROLLOUT_KIND
 from tests.sandbox.kubernetes.live import Live

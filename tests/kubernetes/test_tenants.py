@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from leeway.clock import SystemClock
-from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+from leeway.kubernetes.http_cluster import HttpCluster
 from leeway.policy.rules import OnBlocked
 from leeway.ports.kubernetes import Marks
 from leeway.printable import printable
@@ -75,7 +75,7 @@ class Tenants(RuleBasedStateMachine):
     """A retiring node, two pods of other tenants on it, and a tenant that writes objects."""
 
     live: ClassVar[Live]
-    cluster: ClassVar[LightkubeCluster]
+    cluster: ClassVar[HttpCluster]
 
     @initialize()
     def settle(self) -> None:
@@ -197,13 +197,13 @@ class Tenants(RuleBasedStateMachine):
 
 
 @pytest.fixture
-def cluster(live: Live, cluster: LightkubeCluster) -> LightkubeCluster:
+def cluster(live: Live, cluster: HttpCluster) -> HttpCluster:
     live.api.post("/api/v1/namespaces", json={"metadata": {"name": "tenant"}})
     return cluster
 
 
 def test_no_tenant_affects_the_drain_of_other_tenants_pods(
-    live: Live, cluster: LightkubeCluster
+    live: Live, cluster: HttpCluster
 ) -> None:
     Tenants.live, Tenants.cluster = live, cluster
     run_state_machine_as_test(

@@ -21,9 +21,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.eks import eks_connection
-from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.ports.aws import ClusterEndpoint
 from leeway.ports.kubernetes import ClusterUnavailable
+from leeway_cli.kubeconfig import kubeconfig_connection
 
 LIFETIME = timedelta(days=1)
 

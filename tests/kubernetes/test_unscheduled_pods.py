@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from leeway.kubernetes.connection import Connection
-from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.kubernetes.unscheduled_pods import HttpPodWatches
 from leeway.pod_watch.burst import SILENCE, UNSCHEDULABLE, UnscheduledPod, needs_new_node
 from leeway.pod_watch.follower import PodChange, PodWatch, PodWatches
@@ -22,6 +21,7 @@ from leeway.ports.kubernetes import (
     ClusterUnavailable,
     WatchExpired,
 )
+from leeway_cli.kubeconfig import kubeconfig_connection
 
 from tests.fakes.pod_watches import PodWatchesInMemory
 from tests.kubernetes.faulty_server import (

@@ -127,9 +127,13 @@ def test_packing_runs_with_only_the_layer(build: Path) -> None:
 LISTING = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from pathlib import Path
-from leeway.kubernetes.kubeconfig import kubeconfig_cluster
-print(*(pod.name for pod in kubeconfig_cluster(Path(sys.argv[2])).pods_on("node-1")))
+import ssl
+from leeway.clock import SystemClock
+from leeway.kubernetes.connection import Connection
+from leeway.kubernetes.http_cluster import HttpCluster
+from leeway.kubernetes.transport import BoundedTransport
+connection = Connection(sys.argv[2], BoundedTransport(ssl.create_default_context()))
+print(*(pod.name for pod in HttpCluster(connection, SystemClock()).pods_on("node-1")))
 """
 
 
@@ -139,7 +143,7 @@ def test_kubernetes_clients_run_with_only_the_layer(build: Path, tmp_path: Path)
     with running_faulty_server(tmp_path) as server:
         server.on("GET", "/api/v1/pods", json_answer(pods(pod("web"), pod("db"))))
         done = subprocess.run(
-            [python, "-I", "-S", "-c", LISTING, layer, server.kubeconfig],
+            [python, "-I", "-S", "-c", LISTING, layer, server.url],
             capture_output=True,
             text=True,
             check=False,

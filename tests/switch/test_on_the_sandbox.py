@@ -15,11 +15,11 @@ from typing import Any
 import httpx2
 import pytest
 from leeway.admission.record import ADMISSION
-from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.manifests.in_cluster import HOME, Home, ManifestHome
 from leeway.switched import Buyer, switch_of
 from leeway_cli import main
 from leeway_cli.adopt.settings.objects import KubernetesObjects
+from leeway_cli.kubeconfig import kubeconfig_connection
 from leeway_cli.manifests.crds import crd_of, defined_kinds
 from leeway_cli.switch.plan import plan_switch
 from leeway_cli.switch.run import carry_out

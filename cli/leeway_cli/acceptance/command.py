@@ -84,12 +84,12 @@ def acceptance(
     leeway acceptance CLUSTER --fis-role ARN
     leeway acceptance CLUSTER --clean
     """
-    from leeway.kubernetes.kubeconfig import kubeconfig_connection
     from leeway.wiring.clients import client
 
     from leeway_cli.acceptance.run import clean, run_acceptance, stages, why_skipped
     from leeway_cli.acceptance.world import World
     from leeway_cli.errors import kubernetes_errors
+    from leeway_cli.kubeconfig import kubeconfig_connection
 
     subjects = _subjects(only, fis_role)
     if page is not None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from leeway.headroom.pause_pods import IMAGE
 from leeway.headroom.pause_pods import NAMESPACE as HEADROOM_NAMESPACE
 from leeway.instances.owners import OWNER_TAG, POOL_TAG
-from leeway.kubernetes.kubeconfig import KubeconfigConnection
 from leeway.launch.node_settings import CLUSTER_TAG
 from leeway.manifests.configuration import StoredManifest
 from leeway.selection.labels import OS
@@ -21,6 +20,7 @@ from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import ConfigMap, Namespace, Node, Pod
 
 from leeway_cli.errors import aws_errors
+from leeway_cli.kubeconfig import KubeconfigConnection
 from leeway_cli.manifests.changes import (
     Change,
     PlannedChange,

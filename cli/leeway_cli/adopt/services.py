@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.wiring.clients import client, session
 
 from leeway_cli.adopt.changes import Change, Setting, by_key
@@ -19,6 +18,7 @@ from leeway_cli.adopt.settings.manifest import read_manifest
 from leeway_cli.adopt.settings.objects import KubernetesObjects, read_objects
 from leeway_cli.adopt.settings.spot_role import read_spot_role
 from leeway_cli.errors import CannotBeDoneError, aws_errors, kubernetes_errors
+from leeway_cli.kubeconfig import kubeconfig_connection
 from leeway_cli.stack import Stack, other_server, same_server
 
 _READERS = (

@@ -16,7 +16,7 @@ from leeway_cli.options import PAGE, DryRun, parse_duration
 from leeway_cli.output import Format, FormatOption, write_stderr
 
 if TYPE_CHECKING:
-    from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+    from leeway.kubernetes.http_cluster import HttpCluster
     from leeway.retirement.pods import Terms
 
     from leeway_cli.drain.run import DrainRun
@@ -113,10 +113,11 @@ def connect(
     context: str | None,
     chunk_size: int,
     user: tuple[str, Sequence[str] | None, str],
-) -> "Iterator[LightkubeCluster]":
+) -> "Iterator[HttpCluster]":
     """Connect to the cluster of a kubeconfig, as the impersonated user, groups and UID."""
     from leeway.kubernetes.connection import Impersonation
-    from leeway.kubernetes.kubeconfig import kubeconfig_cluster
+
+    from leeway_cli.kubeconfig import kubeconfig_cluster
 
     name, groups, uid = user
     impersonation = Impersonation(name, tuple(groups or ()), uid)
@@ -125,7 +126,7 @@ def connect(
 
 
 def drain_run(
-    cluster: "LightkubeCluster",
+    cluster: "HttpCluster",
     terms: "Terms",
     timeout: str,
     pod_selector: str,

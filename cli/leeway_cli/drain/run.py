@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from leeway.clock import Clock
 from leeway.durations import render_duration
-from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+from leeway.kubernetes.http_cluster import HttpCluster
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 from leeway.ports.kubernetes_objects import Pod
 from leeway.printable import printable
@@ -116,7 +116,7 @@ class DrainRun:
     waits without limit. `excludes`: load balancers exclude the nodes from when the drain begins.
     """
 
-    cluster: LightkubeCluster
+    cluster: HttpCluster
     clock: Clock
     terms: Terms
     timeout: timedelta | None

@@ -20,7 +20,6 @@ from leeway.durations import render_duration
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind, owner_of
 from leeway.kubernetes.cluster_states import KubernetesClusterStates
-from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.manifests.base import Manifest
 from leeway.manifests.cluster import Cluster, cluster_policy
 from leeway.manifests.configuration import deleted_pools
@@ -47,6 +46,7 @@ from leeway_cli.explain.asked import (
     sleeping_now,
     stored_launches,
 )
+from leeway_cli.kubeconfig import kubeconfig_connection
 from leeway_cli.output import kept_warnings, write_stderr
 from leeway_cli.selection.sources import KubernetesFiles, Offers, find_offers
 from leeway_cli.stack import cluster_name, find_stack, has_account

@@ -170,12 +170,12 @@ def explain_notice(
     """
     from leeway.clock import SystemClock
     from leeway.interruption.explain import Explanation, plan_instance
-    from leeway.kubernetes.kubeconfig import kubeconfig_connection
-    from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+    from leeway.kubernetes.http_cluster import HttpCluster
     from leeway.kubernetes.surging import HttpSurgeWorkloads
     from leeway.policy.rules import rule
 
     from leeway_cli.explain.plan_view import as_data, show
+    from leeway_cli.kubeconfig import kubeconfig_connection
 
     notice = _read_notice(event)
     policies = find_policies(filename or (), stack if notice.instances and has_account() else None)
@@ -185,7 +185,7 @@ def explain_notice(
         cluster = workloads = None
         if kubeconfig:
             connection = kubeconfig_connection(kubeconfig, context)
-            cluster = open_now.enter_context(closing(LightkubeCluster(connection, SystemClock())))
+            cluster = open_now.enter_context(closing(HttpCluster(connection, SystemClock())))
             workloads = HttpSurgeWorkloads(connection)
         for instance in notice.instances or _instances_in(notice.reservation):
             findings = _find_instance(instance, cluster)

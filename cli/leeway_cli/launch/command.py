@@ -66,7 +66,7 @@ def launch(
     leeway launch -f pools.yaml --pods pods.yaml --cluster prod --dry-run
     leeway launch -f pools.yaml --pods pods.yaml --cluster prod --timeout 5m
     """
-    from leeway.kubernetes.kubeconfig import kubeconfig_cluster
+    from leeway_cli.kubeconfig import kubeconfig_cluster
 
     manifests, _ = read_pools(files or ())
     name = _cluster(cluster, manifests)

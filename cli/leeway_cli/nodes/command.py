@@ -220,9 +220,8 @@ class _Listing:
         return _Listed(ordered(rows, self._sort), totals)
 
     def _open(self, place: Place) -> "_Cluster":
-        from leeway.kubernetes.kubeconfig import kubeconfig_connection
-
         from leeway_cli.explain.capacity import KeptOffers
+        from leeway_cli.kubeconfig import kubeconfig_connection
         from leeway_cli.nodes.reading import NodeReading
 
         source = replace(self._source, cluster=place.cluster, region=place.region or None)
@@ -252,10 +251,10 @@ def _states(connection: "Connection") -> "ClusterStates":
 
 def _selected(selector: str, connection: "Connection") -> frozenset[str]:
     from leeway.clock import SystemClock
-    from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+    from leeway.kubernetes.http_cluster import HttpCluster
 
     with kubernetes_errors(with_selector=True):
-        return frozenset(LightkubeCluster(connection, SystemClock()).select_nodes(selector))
+        return frozenset(HttpCluster(connection, SystemClock()).select_nodes(selector))
 
 
 def _views(

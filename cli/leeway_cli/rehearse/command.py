@@ -182,9 +182,9 @@ def _read(
 ) -> "tuple[Cluster, str]":
     """Read the cluster, and return it with its source."""
     from leeway.clock import SystemClock
-    from leeway.kubernetes.kubeconfig import kubeconfig_connection
     from leeway.manifests.node_pool import pools_of
 
+    from leeway_cli.kubeconfig import kubeconfig_connection
     from leeway_cli.rehearse.read import read_documents, read_objects, taken_at
 
     pools = frozenset(pool.name for pool in pools_of(manifests))
@@ -322,9 +322,9 @@ def _planned(
 ) -> "dict[str, str]":
     """Say of workloads that budgets keep in these storms what a retirement does for which Leeway
     chooses the time: whether it adds a pod first. That is read from the cluster, not from files."""
-    from leeway.kubernetes.kubeconfig import kubeconfig_connection
     from leeway.kubernetes.surging import HttpSurgeWorkloads
 
+    from leeway_cli.kubeconfig import kubeconfig_connection
     from leeway_cli.rehearse.findings import kept_by_budget
 
     kept: dict[str, tuple[Storm, Fate]] = {}

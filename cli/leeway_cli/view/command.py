@@ -91,9 +91,9 @@ def view(
             return
         from leeway.clock import SystemClock
         from leeway.kubernetes.cluster_states import KubernetesClusterStates
-        from leeway.kubernetes.kubeconfig import kubeconfig_connection
 
         from leeway_cli.explain.capacity import Source
+        from leeway_cli.kubeconfig import kubeconfig_connection
 
         source = Source(
             *(files or (), (), cluster, kubeconfig, context, sandbox, region, stack), optional=True

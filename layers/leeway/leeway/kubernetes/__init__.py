@@ -1,1 +1,1 @@
-"""Adapters of the ports for the Kubernetes API, over HTTP; kubeconfigs by lightkube."""
+"""Adapters of the ports for the Kubernetes API, over HTTP."""

@@ -1,7 +1,7 @@
 """What Leeway reads of Kubernetes objects, as msgspec's structs.
 
-lightkube's models have every field of a kind: to prepare their decoders was a tenth of the import
-of a function, and lightkube itself another one. All decoders are built on import, in one thread:
+Models with every field of a kind take a tenth of the import of a function to prepare. All decoders
+are built on import, in one thread:
 msgspec builds the type information of a class on its first use and publishes it before it is
 complete. A second thread that uses the class at that moment reads a null pointer, and the process
 crashes (SIGSEGV, observed with msgspec 0.22).

@@ -4,7 +4,7 @@ from functools import cache
 
 from leeway.admission.admit_node import STEP_RESULTS, AdmitNode
 from leeway.admission.outcome import LoggedAdmissions
-from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+from leeway.kubernetes.http_cluster import HttpCluster
 from leeway.wiring.clients import (
     clock,
     groups,
@@ -27,7 +27,7 @@ def admit_node() -> AdmitNode:
         types=instances(),
         instances=instances(),
         leeway_events=leeway_events(),
-        open_cluster=on_connections(lambda one: LightkubeCluster(one, clock())),
+        open_cluster=on_connections(lambda one: HttpCluster(one, clock())),
         telemetry=LoggedAdmissions(logger(), metrics()),
         clock=clock(),
     )

@@ -12,7 +12,7 @@ from leeway.aws.launch_templates import Ec2LaunchTemplates
 from leeway.catalog.stored import StoredCatalog
 from leeway.costs import CostRecorder, prices_of
 from leeway.kubernetes.custom_resources import HttpClusterApi
-from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+from leeway.kubernetes.http_cluster import HttpCluster
 from leeway.kubernetes.requested import HttpClusterUse
 from leeway.kubernetes.surging import HttpSurgeWorkloads
 from leeway.kubernetes.transport import within
@@ -74,7 +74,7 @@ def reconciliation() -> Reconciliation:
             group_rolls=_group_rolls(),
             copy_manifests=_copy_manifests,
             record_costs=_costs().record,
-            open_cluster=on_connections(lambda one: LightkubeCluster(one, clock())),
+            open_cluster=on_connections(lambda one: HttpCluster(one, clock())),
             open_workloads=on_connections(HttpSurgeWorkloads),
             clock=clock(),
         )

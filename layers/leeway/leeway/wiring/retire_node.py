@@ -9,7 +9,7 @@ from leeway.aws.target_groups import LoadBalancerTargets
 from leeway.capacity_requests import ProvisionNodes
 from leeway.catalog.unavailable import UnavailableOfferings
 from leeway.execution.shared_cache import SharedCache
-from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+from leeway.kubernetes.http_cluster import HttpCluster
 from leeway.kubernetes.surging import HttpSurgeWorkloads
 from leeway.manifests.cluster import Cluster
 from leeway.ports.aws import ClusterEndpoint
@@ -38,11 +38,11 @@ def _shared_cache() -> SharedCache:
     return SharedCache(table(), clock())
 
 
-def _cluster_at(endpoint: ClusterEndpoint) -> LightkubeCluster:
+def _cluster_at(endpoint: ClusterEndpoint) -> HttpCluster:
     """Connect to a cluster. In a storm all executions share one count of its Ready nodes."""
     what = f"cluster/{endpoint.name}/ready"
     cache_count = partial(_shared_cache().get_or_read, what, int)
-    return LightkubeCluster(connect(endpoint), clock(), cache_count=cache_count)
+    return HttpCluster(connect(endpoint), clock(), cache_count=cache_count)
 
 
 def _provision_nodes() -> ProvisionNodes | None:

@@ -9,12 +9,6 @@ from typing import Any
 
 import httpx2
 import yaml
-from lightkube import Client, ConfigError, KubeConfig
-from lightkube.config import client_adapter
-from lightkube.config.kubeconfig import SingleConfig
-from lightkube.config.models import User
-from msgspec import MsgspecError
-
 from leeway.clock import SystemClock
 from leeway.kubernetes.connection import (
     FIELD_MANAGER,
@@ -25,9 +19,14 @@ from leeway.kubernetes.connection import (
     read_impersonation,
     without_strict_identifiers,
 )
-from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+from leeway.kubernetes.http_cluster import HttpCluster
 from leeway.kubernetes.list_watch import PAGE
 from leeway.kubernetes.transport import BoundedTransport
+from lightkube import Client, ConfigError, KubeConfig
+from lightkube.config import client_adapter
+from lightkube.config.kubeconfig import SingleConfig
+from lightkube.config.models import User
+from msgspec import MsgspecError
 
 _PARTS = {"clusters": "cluster", "contexts": "context", "users": "user"}
 _PATHS = frozenset({"certificate-authority", "client-certificate", "client-key", "tokenFile"})
@@ -94,13 +93,13 @@ def kubeconfig_cluster(
     context: str | None = None,
     page: int = PAGE,
     impersonation: Impersonation = _NO_IMPERSONATION,
-) -> LightkubeCluster:
+) -> HttpCluster:
     """Build the adapter of a cluster with `kubeconfig_connection`.
 
     `page` is the number of objects per page of a list; 0 lists all objects in one page.
     """
     connection = kubeconfig_connection(path, context, impersonation)
-    return LightkubeCluster(connection, SystemClock(), page)
+    return HttpCluster(connection, SystemClock(), page)
 
 
 def kubeconfig_connection(

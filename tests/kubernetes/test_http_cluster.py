@@ -6,7 +6,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+from leeway.kubernetes.http_cluster import HttpCluster
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable, Marks, NodeEvent
 from leeway.ports.kubernetes_objects import Controller, Pod, Taint
 from leeway.retirement.pods import Meaning, read_answer
@@ -35,7 +35,7 @@ def run_pod(
     live.until(lambda: live.api.get(f"{PODS}/{name}").json()["status"].get("phase") == "Running")
 
 
-def only_pod(cluster: LightkubeCluster, node: str, name: str) -> Pod:
+def only_pod(cluster: HttpCluster, node: str, name: str) -> Pod:
     return next(pod for pod in cluster.pods_on(node) if pod.name == name)
 
 
@@ -51,7 +51,7 @@ def raw_node(live: Live, name: str) -> dict[str, Any]:
 
 
 def test_a_node_is_found_by_its_name_if_it_runs_on_the_instance(
-    live: Live, cluster: LightkubeCluster
+    live: Live, cluster: HttpCluster
 ) -> None:
     name, instance = fresh_node(live)
     found = cluster.node_of(instance, (name,))
@@ -61,14 +61,14 @@ def test_a_node_is_found_by_its_name_if_it_runs_on_the_instance(
 
 
 def test_a_node_with_the_name_on_another_instance_is_not_found(
-    live: Live, cluster: LightkubeCluster
+    live: Live, cluster: HttpCluster
 ) -> None:
     name, _ = fresh_node(live)
     assert cluster.node_of("i-0ffffffffffffffff", (name,)) is None
 
 
 def test_a_node_with_an_unknown_name_is_found_by_its_provider_id(
-    live: Live, cluster: LightkubeCluster
+    live: Live, cluster: HttpCluster
 ) -> None:
     name, instance = fresh_node(live)
     found = cluster.node_of(instance, ("ip-10-99-99-99.ec2.internal",))
@@ -92,7 +92,7 @@ def claim(live: Live) -> Iterator[Callable[[str, str], None]]:
 
 
 def test_the_ready_one_of_several_nodes_that_name_an_instance_is_found(
-    live: Live, cluster: LightkubeCluster, claim: Callable[[str, str], None]
+    live: Live, cluster: HttpCluster, claim: Callable[[str, str], None]
 ) -> None:
     name, instance = fresh_node(live)
     claim(f"a-{name}", instance)
@@ -102,7 +102,7 @@ def test_the_ready_one_of_several_nodes_that_name_an_instance_is_found(
 
 
 def test_several_nodes_that_name_an_instance_without_a_ready_one_are_an_error(
-    cluster: LightkubeCluster, claim: Callable[[str, str], None]
+    cluster: HttpCluster, claim: Callable[[str, str], None]
 ) -> None:
     instance = "i-0ddddddddddddddd0"
     claim("claims-first", instance)
@@ -112,7 +112,7 @@ def test_several_nodes_that_name_an_instance_without_a_ready_one_are_an_error(
 
 
 def test_a_cordon_taints_and_annotates_and_keeps_the_fields_of_others(
-    live: Live, cluster: LightkubeCluster
+    live: Live, cluster: HttpCluster
 ) -> None:
     name, _ = fresh_node(live)
     other = {"key": "team", "value": "ml", "effect": "NoSchedule"}
@@ -127,7 +127,7 @@ def test_a_cordon_taints_and_annotates_and_keeps_the_fields_of_others(
     assert node["metadata"]["annotations"]["leeway.sh/attempt"] == "2"
 
 
-def test_a_second_cordon_changes_nothing(live: Live, cluster: LightkubeCluster) -> None:
+def test_a_second_cordon_changes_nothing(live: Live, cluster: HttpCluster) -> None:
     name, _ = fresh_node(live)
     cluster.cordon(name, MARKS)
     before = patched_nodes(live)
@@ -135,14 +135,12 @@ def test_a_second_cordon_changes_nothing(live: Live, cluster: LightkubeCluster) 
     assert patched_nodes(live) == before > 0
 
 
-def test_a_missing_node_can_not_be_cordoned(cluster: LightkubeCluster) -> None:
+def test_a_missing_node_can_not_be_cordoned(cluster: HttpCluster) -> None:
     with pytest.raises(ClusterRefused, match="gone"):
         cluster.cordon("ip-10-99-99-99.ec2.internal", MARKS)
 
 
-def test_a_pod_is_read_with_all_fields_that_a_drain_uses(
-    live: Live, cluster: LightkubeCluster
-) -> None:
+def test_a_pod_is_read_with_all_fields_that_a_drain_uses(live: Live, cluster: HttpCluster) -> None:
     name, _ = fresh_node(live)
     run_pod(
         live,
@@ -161,7 +159,7 @@ def test_a_pod_is_read_with_all_fields_that_a_drain_uses(
 
 
 def test_a_pod_of_a_deleted_daemonset_has_no_existing_controller(
-    live: Live, cluster: LightkubeCluster
+    live: Live, cluster: HttpCluster
 ) -> None:
     name, _ = fresh_node(live)
     owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "gone", "controller": True}
@@ -170,9 +168,7 @@ def test_a_pod_of_a_deleted_daemonset_has_no_existing_controller(
     assert pod.controller == Controller("DaemonSet", "gone", exists=False)
 
 
-def test_an_eviction_has_the_pods_uid_as_a_precondition(
-    live: Live, cluster: LightkubeCluster
-) -> None:
+def test_an_eviction_has_the_pods_uid_as_a_precondition(live: Live, cluster: HttpCluster) -> None:
     name, _ = fresh_node(live)
     run_pod(live, name, "evictee", terminationGracePeriodSeconds=1)
     pod = only_pod(cluster, name, "evictee")
@@ -185,9 +181,7 @@ def test_an_eviction_has_the_pods_uid_as_a_precondition(
     assert read_answer(cluster.evict(pod, None)).meaning is Meaning.GONE
 
 
-def test_a_budget_blocks_an_eviction_and_not_a_delete(
-    live: Live, cluster: LightkubeCluster
-) -> None:
+def test_a_budget_blocks_an_eviction_and_not_a_delete(live: Live, cluster: HttpCluster) -> None:
     name, _ = fresh_node(live, only="budget")
     live.deploy("guarded", 1, spec={"nodeSelector": {"only": "budget"}})
     live.create(
@@ -209,7 +203,7 @@ def test_a_budget_blocks_an_eviction_and_not_a_delete(
     assert read_answer(cluster.delete(pod, 1)).meaning is Meaning.ACCEPTED
 
 
-def test_a_rehearsed_delete_deletes_nothing(live: Live, cluster: LightkubeCluster) -> None:
+def test_a_rehearsed_delete_deletes_nothing(live: Live, cluster: HttpCluster) -> None:
     name, _ = fresh_node(live)
     run_pod(live, name, "rehearsed", terminationGracePeriodSeconds=30)
     pod = only_pod(cluster, name, "rehearsed")
@@ -217,7 +211,7 @@ def test_a_rehearsed_delete_deletes_nothing(live: Live, cluster: LightkubeCluste
     assert only_pod(cluster, name, "rehearsed").deletion is None
 
 
-def test_an_existing_event_is_not_an_error(live: Live, cluster: LightkubeCluster) -> None:
+def test_an_existing_event_is_not_an_error(live: Live, cluster: HttpCluster) -> None:
     name, _ = fresh_node(live)
     event = NodeEvent(f"{name}.leeway-1", name, "uid", "LeewayRetired", "done")
     cluster.write_event(event)
@@ -239,7 +233,7 @@ def test_an_existing_event_is_not_an_error(live: Live, cluster: LightkubeCluster
     ],
 )
 def test_a_list_that_fails_is_an_error_and_not_an_empty_node(
-    live: Live, cluster: LightkubeCluster, fault: dict[str, object], error: type[Exception]
+    live: Live, cluster: HttpCluster, fault: dict[str, object], error: type[Exception]
 ) -> None:
     name, _ = fresh_node(live)
     live.fail_with(fault)
@@ -251,7 +245,7 @@ def test_a_list_that_fails_is_an_error_and_not_an_empty_node(
     "fault", [{"status": 500}, {"status": 401}, {"drop": True}, {"drop": "before"}]
 )
 def test_an_eviction_that_fails_returns_a_transient_answer(
-    live: Live, cluster: LightkubeCluster, fault: dict[str, object]
+    live: Live, cluster: HttpCluster, fault: dict[str, object]
 ) -> None:
     name, _ = fresh_node(live)
     run_pod(live, name, f"pod-{next(NUMBERS)}")
@@ -262,7 +256,7 @@ def test_an_eviction_that_fails_returns_a_transient_answer(
 
 
 def test_an_api_server_that_refuses_connections_is_unavailable(
-    live: Live, cluster: LightkubeCluster
+    live: Live, cluster: HttpCluster
 ) -> None:
     live.fail_with({"refuse": True})
     with pytest.raises(ClusterUnavailable):
@@ -270,15 +264,15 @@ def test_an_api_server_that_refuses_connections_is_unavailable(
 
 
 def test_pods_of_all_pages_are_listed(
-    live: Live, cluster: LightkubeCluster, monkeypatch: pytest.MonkeyPatch
+    live: Live, cluster: HttpCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name, _ = fresh_node(live, only="pages")
     live.deploy("many", 7, spec={"nodeSelector": {"only": "pages"}})
-    monkeypatch.setattr("leeway.kubernetes.lightkube_cluster.PAGE", 3)
+    monkeypatch.setattr("leeway.kubernetes.http_cluster.PAGE", 3)
     assert len([p for p in cluster.pods_on(name) if p.name.startswith("many")]) == 7
 
 
-def test_labelling_a_node_keeps_its_other_labels(live: Live, cluster: LightkubeCluster) -> None:
+def test_labelling_a_node_keeps_its_other_labels(live: Live, cluster: HttpCluster) -> None:
     name, _ = fresh_node(live, pool="blue")
     node = cluster.node(name)
     assert node is not None
@@ -288,7 +282,7 @@ def test_labelling_a_node_keeps_its_other_labels(live: Live, cluster: LightkubeC
 
 
 def test_setting_up_a_node_changes_only_the_taints_that_it_names(
-    live: Live, cluster: LightkubeCluster
+    live: Live, cluster: HttpCluster
 ) -> None:
     name, _ = fresh_node(live)
     node = cluster.node(name)
@@ -303,7 +297,7 @@ def test_setting_up_a_node_changes_only_the_taints_that_it_names(
 
 
 def test_setting_up_a_node_keeps_the_annotations_that_it_does_not_name(
-    live: Live, cluster: LightkubeCluster
+    live: Live, cluster: HttpCluster
 ) -> None:
     name, _ = fresh_node(live)
     node = cluster.node(name)
@@ -316,7 +310,7 @@ def test_setting_up_a_node_keeps_the_annotations_that_it_does_not_name(
 
 
 def test_a_node_of_the_same_name_that_is_another_object_is_not_set_up(
-    live: Live, cluster: LightkubeCluster
+    live: Live, cluster: HttpCluster
 ) -> None:
     name, _ = fresh_node(live)
     node = cluster.node(name)
@@ -327,7 +321,7 @@ def test_a_node_of_the_same_name_that_is_another_object_is_not_set_up(
 
 
 def test_only_nodes_that_are_not_ready_are_read_one_by_one(
-    live: Live, cluster: LightkubeCluster
+    live: Live, cluster: HttpCluster
 ) -> None:
     well, _ = fresh_node(live)
     silent, instance = fresh_node(live)

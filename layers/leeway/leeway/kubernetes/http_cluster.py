@@ -86,7 +86,7 @@ def _no_cache(count: Callable[[], int]) -> int:
     return count()
 
 
-class LightkubeCluster:
+class HttpCluster:
     """One cluster's API server. Safe to use from several threads.
 
     The times of pods are converted from the API server's clock to `clock`. `cache_count` returns
