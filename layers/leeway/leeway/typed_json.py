@@ -6,6 +6,7 @@ pydantic takes. A pydantic model among them, which checks more, is read by pydan
 
 from datetime import datetime
 from functools import cache
+from threading import Lock
 from typing import Annotated, Any, cast
 
 from msgspec import Meta, MsgspecError, convert, to_builtins
@@ -54,6 +55,7 @@ def from_plain[T](kind: type[T], value: Any) -> T:
     Raises:
         BadValue: they are not such a value.
     """
+    decoder_of(kind)  # what msgspec knows of the kind is built there, by one thread at a time
     try:
         return convert(value, kind)
     except MsgspecError as error:
@@ -67,11 +69,17 @@ def decoder_of[T](kind: type[T]) -> Decoder[T]:
     return decoder
 
 
+# msgspec publishes what it knows of a class before it is complete: a second thread that builds a
+# decoder of that class meanwhile crashes the process (SIGSEGV, observed with msgspec 0.22).
+_building = Lock()
+
+
 @cache
 def _decoder(kind: Any) -> Decoder[Any]:
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        kind.model_rebuild()
-    return Decoder(kind, dec_hook=_to_model)
+    with _building:
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            kind.model_rebuild()
+        return Decoder(kind, dec_hook=_to_model)
 
 
 def _to_model(kind: type[Any], value: Any) -> Any:
