@@ -59,26 +59,33 @@ def _quotas() -> Table:
     for length in NAME_LENGTHS:
         few, many = (_filled(length, count) for count in (1, 101))
         most = [
-            int(1 + (quota - few[what]) / ((many[what] - few[what]) / 100))
+            min(
+                int(1 + (quota - size) / ((many[what][of] - size) / 100))
+                for of, size in few[what].items()
+                if many[what][of] > size
+            )
             for what, quota in QUOTAS.items()
         ]
         table.add_row(str(length), *map(str, most))
     return table
 
 
-def _filled(length: int, clusters: int) -> dict[str, int]:
-    """Return how much of each quota a stack with so many clusters fills. It grows by the same with
-    each name."""
+def _filled(length: int, clusters: int) -> dict[str, dict[str, int]]:
+    """Return how much of each quota each role or function of a stack with so many clusters fills.
+    It grows by the same with each name."""
     names = ",".join(f"{number:0{length}}" for number in range(clusters))
     found = read_template(ROOT / "template.yaml", {"ClusterNames": names})
-    policies = [json.dumps(role.properties["Policies"]) for role in found.stack.roles.values()]
     return {
-        "policies": max(len(re.sub(r"\s", "", one)) for one in policies),
-        "variables": max(
-            sum(len(name) + len(value) for name, value in one.environment.items())
+        "policies": {
+            of: len(re.sub(r"\s", "", json.dumps([p["PolicyDocument"] for p in policies])))
+            for of, role in found.stack.roles.items()
+            for policies in [role.properties["Policies"]]
+        },
+        "variables": {
+            one.name: sum(len(name) + len(value) for name, value in one.environment.items())
             for one in found.functions
-        ),
-        "parameter": len(names),
+        },
+        "parameter": {"": len(names)},
     }
 
 

@@ -17,8 +17,8 @@ def pins(path: str) -> dict[str, str]:
     return {canonicalize_name(name): version for name, version in found}
 
 
-COMMAND_LINE = {"aiohttp", "jinja2", "rich", "typer"}
-"""What only the command line imports."""
+COMMAND_LINE = {"aiohttp", "jinja2", "lightkube", "rich", "typer"}
+"""What only the command line and the sandbox import."""
 
 
 def names(path: str) -> set[str]:

@@ -14,7 +14,7 @@ from functools import partial
 from leeway.execution.shared_cache import FRESH_FOR
 from leeway.policy.rules import SAFETY_MARGIN, SPOT_WARNING
 from leeway.ports.aws import CloudRefused, CloudUnavailable, Target, TargetGroup
-from leeway.reasons import Reason
+from leeway.reasons import Reason, counted
 from leeway.retirement.context import Attempt
 from leeway.retirement.cordon import CordonResult
 from leeway.retirement.drain import DrainPassResult
@@ -157,7 +157,8 @@ def _see_cut(attempt: Attempt, record: Retirement, cordoned: CordonResult) -> Ta
         get = attempt.ports.cache.get_or_read
         for arn in get("target-groups", tuple[str, ...], lambda: tuple(read.groups())):
             if attempt.now() - now >= READ_FOR:
-                late = f"{len(groups)} target groups were read in {READ_FOR.seconds} s"
+                done = counted(len(groups), "target group was read", "target groups were read")
+                late = f"{done} in {READ_FOR.seconds} s"
                 reason = TARGETS_NOT_READ(error=late)
                 break
             groups[arn] = get(f"target-group-{arn}", TargetGroup, partial(read.group, arn))
