@@ -17,34 +17,42 @@ from tests.tally import pytest_terminal_summary
 __all__ = ["pytest_terminal_summary"]
 
 LONGEST = (
-    "adopt/test_adopt_on_the_sandbox.py",
-    "cli/test_demo.py",
-    "cli/test_launch_on_the_sandbox.py",
-    "cli/test_terminate_on_the_sandbox.py",
-    "conformance/test_drains.py",
-    "doctor/test_doctor_on_the_sandbox.py",
     "drills/test_drills.py",
+    "cli/test_launch_on_the_sandbox.py",
+    "adopt/test_adopt_on_the_sandbox.py",
+    "conformance/test_hibernation.py",
+    "cli/test_demo.py",
+    "doctor/test_doctor_on_the_sandbox.py",
+    "conformance/test_surge.py",
     "histories/test_histories.py",
+    "cli/test_terminate_on_the_sandbox.py",
     "kubernetes/test_misbehaviour.py",
+    "conformance/test_drains.py",
     "launch/test_kills.py",
     "rehearse/test_like_the_sandbox.py",
+    "end_to_end/test_pools_replace.py",
     "end_to_end/test_acceptance.py",
     "end_to_end/test_acceptance_of_interruptions.py",
     "end_to_end/test_giving_back.py",
-    "end_to_end/test_launch_faults.py",
-    "end_to_end/test_pools_replace.py",
     "end_to_end/test_provisioning.py",
-    "end_to_end/test_reconciliation.py",
     "end_to_end/test_static_and_reserved.py",
+    "end_to_end/test_reconciliation.py",
+    "end_to_end/test_launch_faults.py",
+    "end_to_end/test_voluntary.py",
+    "end_to_end/test_hazards.py",
+    "end_to_end/test_surge.py",
+    "end_to_end/test_faults.py",
+    "end_to_end/test_rolls.py",
 )
-"""Modules of half a minute and more. They run first: a long one that starts last runs alone."""
+"""Modules of a minute and more. They run first, and the longest of them before the others: a long
+one that starts last runs alone."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest modules first; `--no-loadscope-reorder` keeps this order."""
-    first = {Path(__file__).parent / name for name in LONGEST}
-    assert all(path.exists() for path in first), "LONGEST names a file that is not there"
-    items.sort(key=lambda item: item.path not in first)
+    order = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
+    assert all(path.exists() for path in order), "LONGEST names a file that is not there"
+    items.sort(key=lambda item: order.get(item.path, len(order)))
 
 
 @pytest.hookimpl(wrapper=True)
