@@ -12,6 +12,7 @@ from leeway.provisioning.cluster_state import BoundPod, ObservedPod
 from leeway.provisioning.pod_waits import BUCKETS, MOST_WATCHED, POD_WAITS, PodWaits, settle
 from leeway.provisioning.report import POD_BOUND
 from leeway.selection.offers.catalog import Catalog
+from leeway.table import Item
 
 from tests.launch.launching import NOW
 from tests.launch.pools import pods
@@ -136,12 +137,14 @@ def test_of_two_runs_at_once_one_counts(buying: Buying) -> None:
     assert (stored.count, stored.waiting) == (1, ())
 
 
-def once(action: Callable[[], object]) -> Callable[[str, tuple[str, str]], None]:
-    """Act before the first write of the record of waits."""
+def once(
+    action: Callable[[], object], wanted: str = "put"
+) -> Callable[[str, tuple[str, str]], None]:
+    """Act before the first write of the record of waits, or before its first `get`."""
     left = [action]
 
     def before(operation: str, key: tuple[str, str]) -> None:
-        if operation == "put" and key[1] == POD_WAITS.sk and left:
+        if operation == wanted and key[1] == POD_WAITS.sk and left:
             left.pop()()
 
     return before
@@ -152,12 +155,24 @@ def test_a_settled_cluster_writes_no_record(buying: Buying) -> None:
     assert not [key for key in buying.table.written if key[1] == POD_WAITS.sk]
 
 
-def test_a_record_that_can_not_be_written_does_not_end_the_run(buying: Buying) -> None:
+@pytest.mark.parametrize("operation", ["get", "put"])
+def test_a_record_that_the_table_does_not_serve_does_not_end_the_run(
+    buying: Buying, operation: str
+) -> None:
     def fail() -> None:
         raise CloudUnavailable("no answer")
 
     buying.wait_for_nodes(*big_pods(1))
-    buying.table.before = once(fail)
+    buying.table.before = once(fail, operation)
+    report = buying.run()
+    assert len(report.launched) == 1
+    assert [one.code for one in report.failures] == ["ProvisioningNotWritten"]
+
+
+def test_a_record_of_another_version_does_not_end_the_run(buying: Buying) -> None:
+    key = ("PROVISIONING#prod", POD_WAITS.sk)
+    buying.table.items[key] = Item(key, '{"counts": "some"}', version=1)
+    buying.wait_for_nodes(*big_pods(1))
     report = buying.run()
     assert len(report.launched) == 1
     assert [one.code for one in report.failures] == ["ProvisioningNotWritten"]

@@ -18,7 +18,7 @@ from leeway.execution.retrying import API_ERRORS
 from leeway.provisioning.cluster_state import BoundPod, ClusterState, ObservedPod
 from leeway.provisioning.tell import NOT_WRITTEN
 from leeway.reasons import Reason, clause
-from leeway.table import Record, RecordChanged, Table
+from leeway.table import Record, RecordChanged, Table, UnreadableRecord
 
 BUCKETS = (
     *(1, 2, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 60, 75, 90),
@@ -52,6 +52,9 @@ class PodWaits:
 POD_WAITS = Record(PodWaits, "PROVISIONING#{cluster}", "WAITS", versioned=True)
 
 
+_WHAT = "how long pods waited"
+
+
 def settle(
     before: PodWaits, waiting: Iterable[ObservedPod], bound: Iterable[BoundPod]
 ) -> tuple[PodWaits, tuple[BoundPod, ...]]:
@@ -78,16 +81,21 @@ def _key(uid: str) -> str:
     return hashlib.sha256(uid.encode()).hexdigest()[:12]
 
 
-def read_waits(table: Table, cluster: str) -> PodWaits:
-    """Read the record of a cluster."""
-    return table.get(POD_WAITS, cluster=cluster) or PodWaits(cluster)
+def read_waits(table: Table, cluster: str) -> PodWaits | Reason:
+    """Read the record of a cluster, or say why that failed: no launch depends on it."""
+    try:
+        return table.get(POD_WAITS, cluster=cluster) or PodWaits(cluster)
+    except (*API_ERRORS, UnreadableRecord) as error:
+        return NOT_WRITTEN(what=_WHAT, cluster=cluster, error=clause(error))
 
 
 def count_waits(
-    table: Table, before: PodWaits, state: ClusterState
+    table: Table, before: PodWaits | Reason, state: ClusterState
 ) -> tuple[Sequence[BoundPod], tuple[Reason, ...]]:
     """Return the pods that count now, and what could not be written. `before` was read before the
     state. Of two runs at once, the table refuses the second, and the next run counts the rest."""
+    if isinstance(before, Reason):
+        return (), (before,)
     after, found = settle(before, state.waiting, state.bound)
     if after == before:
         return (), ()
@@ -96,6 +104,5 @@ def count_waits(
     except RecordChanged:
         return (), ()
     except API_ERRORS as error:
-        what = "how long pods waited"
-        return (), (NOT_WRITTEN(what=what, cluster=before.cluster, error=clause(error)),)
+        return (), (NOT_WRITTEN(what=_WHAT, cluster=before.cluster, error=clause(error)),)
     return found, ()
