@@ -147,7 +147,7 @@ class Families:
 
 
 def _read(stack: Stack, names: Sequence[str], now: datetime) -> Families:
-    from leeway.provisioning.pod_waits import read_waits
+    from leeway.provisioning.pod_waits import POD_WAITS, PodWaits
     from leeway.wiring.clients import table
 
     from leeway_cli.cost import read_hours
@@ -161,7 +161,8 @@ def _read(stack: Stack, names: Sequence[str], now: datetime) -> Families:
         add_status(found, status)
         if status.provisioning is not None:
             with aws_errors(stack.where):
-                found.waits.append(read_waits(table(name=stack.table), name))
+                stored = table(name=stack.table).get(POD_WAITS, cluster=name)
+            found.waits.append(stored or PodWaits(name))
     return found
 
 

@@ -51,6 +51,19 @@ def test_a_value_is_read_once_within_some_seconds() -> None:
     assert world.cached() == 2
 
 
+def test_a_value_of_several_is_read_once_too() -> None:
+    world, reads = World(), list[str]()
+
+    def read() -> tuple[str, ...]:
+        reads.append("read")
+        return ("a", "b")
+
+    for _ in range(2):
+        function = SharedCache(world.table, world.clock)
+        assert function.get_or_read(NAME, tuple[str, ...], read) == ("a", "b")
+    assert reads == ["read"]
+
+
 def test_a_cache_waits_for_another_function_that_reads_the_value() -> None:
     world, gets, claims = World(), list[Key](), list[Key]()
     world.claim()

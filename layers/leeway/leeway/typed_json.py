@@ -35,7 +35,7 @@ def loads[T](kind: type[T], content: str | bytes) -> T:
         BadValue: the JSON is not such a value.
     """
     try:
-        if issubclass(kind, BaseModel):
+        if isinstance(kind, type) and issubclass(kind, BaseModel):  # tuple[str, ...] is no type
             return kind.model_validate_json(content)
         return decoder_of(kind).decode(content)
     except ValidationError as error:
