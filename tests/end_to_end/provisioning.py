@@ -17,7 +17,7 @@ from leeway.aws.table import DynamoTable
 from leeway.catalog.stored import SURVEY
 from leeway.clock import SystemClock
 from leeway.execution.retrying import Conflicts
-from leeway.launch.intent import INTENT
+from leeway.launch.intent import INTENT, LaunchIntent
 from leeway.manifests.configuration import StoredManifests
 from leeway.manifests.reading import find_kind, interpret
 from leeway.selection.offers.survey import compressed
@@ -183,18 +183,30 @@ def simulated_time(sandbox: Sandbox, at: float) -> float:
 
 
 def let_launches_age(sandbox: Sandbox, minutes: int) -> None:
-    """Move the launches of the cluster into the past, as if these minutes had passed."""
-    _SIMULATED.setdefault(sandbox, []).append((time.time(), minutes))
+    """Move the launches of the cluster into the past, as if these minutes had passed.
+
+    The buyer may run meanwhile: what it still writes about a launch would be lost, and between a
+    deletion and a write it would know of no launch.
+    """
     dynamodb, table = client("dynamodb", sandbox.aws_url), table_of(sandbox)
     stored = DynamoTable(lambda: dynamodb, table)
-    found = stored.list(INTENT, cluster=CLUSTER)
+
+    def settled() -> list[tuple[LaunchIntent, ...]]:
+        known = stored.list(INTENT, cluster=CLUSTER)
+        return [known] if all(one.is_answered and not one.to_admit for one in known) else []
+
+    (found,) = until(settled)
+    _SIMULATED.setdefault(sandbox, []).append((time.time(), minutes))
+    age = timedelta(minutes=minutes)
     # The time of a launch is part of its key.
     stored.change(
-        INTENT, delete=[{"cluster": CLUSTER, "created_at": o.created_at, "id": o.id} for o in found]
+        INTENT,
+        [
+            one.model_copy(update={"created_at": one.created_at - age, "version": 1})
+            for one in found
+        ],
+        [{"cluster": CLUSTER, "created_at": one.created_at, "id": one.id} for one in found],
     )
-    for one in found:
-        earlier = one.created_at - timedelta(minutes=minutes)
-        stored.put(INTENT, one.model_copy(update={"created_at": earlier, "version": 1}))
 
 
 def end_time_to_join(

@@ -200,6 +200,9 @@ def test_a_stopped_node_that_runs_again_is_restored_and_can_be_retired_again(
     (later,) = env.wait([instance], again).outcomes(instance)
     assert (later["kind"], later["result"]) == ("spot-interruption", "drained")
     assert later["attempt"] == attempt + 1
+    # For two minutes it would be a node that runs and is cordoned, for the tests that follow.
+    ec2.terminate_instances(InstanceIds=[instance])
+    env.until(again, lambda s: s.of("instance-state", instance=instance, state="terminated"))
 
 
 @pytest.fixture
