@@ -1,14 +1,17 @@
 """What holds for all tests."""
 
 import gc
+import os
 import signal
 from collections.abc import Generator, Iterator
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
 import botocore.session
 import pytest
 from hypothesis import HealthCheck, settings
+from leeway_sandbox.nursery import VARIABLE, nursery
 from leeway_sandbox.proxies import bypass_proxies
 
 from tests.sandbox.kubernetes.live import Live, running_cluster
@@ -46,6 +49,14 @@ LONGEST = (
 )
 """Modules of a minute and more. They run first, and the longest of them before the others: a long
 one that starts last runs alone."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Run one nursery for the servers of all tests, those of the workers of pytest-xdist too."""
+    if VARIABLE not in os.environ:
+        running = ExitStack()
+        running.enter_context(nursery())
+        config.add_cleanup(running.close)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

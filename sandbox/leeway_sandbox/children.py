@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from leeway_sandbox.errors import SandboxError
 from leeway_sandbox.installed import ROOT
+from leeway_sandbox.nursery import SERVERS, VARIABLE, Forked
 
 STOP_TIMEOUT = 2.5  # seconds between SIGTERM and SIGKILL
 LOG_LINES = 15  # of a failed process that an error shows
@@ -23,12 +24,16 @@ class Child:
     """A process of the sandbox; it logs to the file `log`."""
 
     module: str
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | Forked
     log: Path
 
     @classmethod
     def start(cls, module: str, arguments: Sequence[str], log: Path) -> Self:
         """Start `python -m MODULE` in a session of its own, so that Ctrl-C does not reach it."""
+        nursery = os.environ.get(VARIABLE)
+        if nursery and module in SERVERS:
+            with log.open("wb") as stderr:
+                return cls(module, Forked(nursery, module, arguments, stderr), log)
         search_path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         with log.open("wb") as stderr:
             process = subprocess.Popen(

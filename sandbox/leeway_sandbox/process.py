@@ -7,12 +7,27 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from leeway_sandbox.errors import SandboxError
 
-_PARENT = os.getppid()  # read on import: the parent may exit before the server is ready
 _PARENT_CHECK_SECONDS = 0.5
+
+
+@dataclass
+class _Parent:
+    """The process that started this one: read on import and by a fork, because it may exit before
+    the server is ready."""
+
+    pid: int
+
+    def read(self) -> None:
+        self.pid = os.getppid()
+
+
+_parent = _Parent(os.getppid())
+os.register_at_fork(after_in_child=_parent.read)
 
 
 @contextmanager
@@ -31,7 +46,7 @@ def report_ready(**where: Any) -> None:
 
 def has_parent() -> bool:
     """Whether the process that started this one still runs."""
-    return os.getppid() == _PARENT
+    return os.getppid() == _parent.pid
 
 
 async def wait_for_stop() -> None:

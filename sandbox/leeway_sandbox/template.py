@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -186,7 +186,8 @@ def read_template(
     """
     text = path.read_text()
     source = parse_template(text)
-    translated = _translate(source, parameters, region)
+    given = json.dumps(dict(parameters), sort_keys=True)
+    translated = copy.deepcopy(_translate(text, given, region))
     resolver = Resolver(translated, parameters, stack=stack, region=region, account=account)
     deployed = read_stack(stack, text, source, translated, resolver)
     return _Reader(translated, resolver, _places(source, path.parent, build)).read(deployed)
@@ -208,10 +209,11 @@ def _places(source: Mapping[str, Any], root: Path, build: Path | None) -> dict[s
     return places
 
 
-def _translate(
-    source: Mapping[str, Any], parameters: Mapping[str, Any], region: str
-) -> dict[str, Any]:
-    template = copy.deepcopy(dict(source))
+@lru_cache
+def _translate(text: str, parameters: str, region: str) -> dict[str, Any]:
+    """Expand a template with parameters, which are JSON, in half a second. Callers share the
+    result."""
+    template = copy.deepcopy(dict(parse_template(text)))
     for logical_id, resource in template["Resources"].items():
         if key := _LOCAL_CODE.get(resource["Type"]):
             # The translator accepts only uploaded code. The key keeps the logical id, which the
@@ -220,7 +222,7 @@ def _translate(
     translator = Translator(None, Parser(), [], Session(region_name=region))
     try:
         translated: dict[str, Any] = translator.translate(
-            template, dict(parameters), get_managed_policy_map=dict
+            template, json.loads(parameters), get_managed_policy_map=dict
         )
     except InvalidDocumentException as error:
         problem = "; ".join(cause.message for cause in error.causes)

@@ -5,6 +5,13 @@ from pathlib import Path
 
 import pytest
 from leeway_cli import main
+from leeway_sandbox.nursery import VARIABLE
+
+
+@pytest.fixture(autouse=True)
+def as_users_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start the servers of the sandbox as processes of their own."""
+    monkeypatch.delenv(VARIABLE)
 
 
 def test_a_storm_has_no_faults_and_a_pool_launches_on_demand_while_spot_is_short(

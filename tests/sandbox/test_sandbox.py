@@ -59,6 +59,15 @@ def test_the_journals_are_merged_in_order(sandbox: Sandbox) -> None:
     assert (counts.ready, counts.running) == (3, 3)
 
 
+def test_the_workers_of_all_functions_are_forks_of_a_process_with_their_code(
+    sandbox: Sandbox,
+) -> None:
+    """A library that starts threads on import would let them start from nothing."""
+    log = (sandbox.state_dir / "lambda.log").read_text()
+    assert "start cold" not in log
+    assert "failed" not in log
+
+
 def test_later_commands_find_the_sandbox_by_its_folder(
     sandbox: Sandbox, capsys: pytest.CaptureFixture[str]
 ) -> None:

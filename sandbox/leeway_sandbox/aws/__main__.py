@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from leeway_sandbox import access
@@ -44,12 +45,18 @@ def main(arguments: list[str]) -> None:
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="aws %(levelname)s %(message)s"
     )
+    logging.getLogger("botocore").setLevel(logging.WARNING)
+    with exit_on_errors():
+        load()
+        asyncio.run(serve(options))
+
+
+def load() -> None:
+    """Import the server."""
     # moto reads these on import: one account, no CORS headers in answers.
     os.environ.setdefault("MOTO_ACCOUNT_ID", "123456789012")
     os.environ.setdefault("MOTO_DISABLE_GLOBAL_CORS", "true")
-    logging.getLogger("botocore").setLevel(logging.WARNING)
-    with exit_on_errors():
-        asyncio.run(serve(options))
+    import_module("leeway_sandbox.aws.server")
 
 
 async def serve(options: argparse.Namespace) -> None:

@@ -8,6 +8,7 @@ import dataclasses
 import gc
 import os
 import tempfile
+from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
@@ -97,6 +98,11 @@ async def _serve(arguments: argparse.Namespace, folder: Path) -> None:
     )
     await wait_for_stop()
     await serving.stop()
+
+
+def load() -> None:
+    """Import what the first admission policy needs."""
+    import_module("cel")
 
 
 def main() -> NoReturn:

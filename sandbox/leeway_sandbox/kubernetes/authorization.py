@@ -20,6 +20,7 @@ from leeway_sandbox.kubernetes.objects import Object
 from leeway_sandbox.kubernetes.store import Change, Store
 
 _ALL_POWERFUL = "system:masters"
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Authorizer:
@@ -143,7 +144,7 @@ def load_rules(store: Store, path: Path) -> None:
     """
     for file in sorted(path.glob("*.yaml")) if path.is_dir() else [path]:
         try:
-            documents = list(yaml.safe_load_all(file.read_text()))
+            documents = list(yaml.load_all(file.read_text(), _LOADER))
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             problem = " ".join(str(error).split())
             raise SandboxError(f"The access rules in {file} cannot be read: {problem}") from error

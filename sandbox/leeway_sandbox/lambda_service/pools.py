@@ -3,10 +3,10 @@
 import asyncio
 import contextlib
 import json
+import os
 import socket
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from leeway_sandbox.access_entries import SECRET
@@ -14,9 +14,7 @@ from leeway_sandbox.control import Journal
 from leeway_sandbox.lambda_service.definitions import FunctionDefinition
 from leeway_sandbox.lambda_service.faults import Faults
 from leeway_sandbox.lambda_service.workers import Worker, WorkerPool
-
-_ZYGOTE = Path(__file__).with_name("zygote.py")
-_COMMON = {"LANG": "en_US.UTF-8", "PATH": "/usr/local/bin:/usr/bin:/bin", "TZ": ":UTC"}
+from leeway_sandbox.nursery import COMMON, VARIABLE, share_base, start_base
 
 
 class Base:
@@ -26,20 +24,15 @@ class Base:
         self.layers = layers
         self._connection, self._other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
-    async def start(self, clients: Sequence[str]) -> None:
-        """Start the process, which first imports libraries and the models of AWS services."""
+    def start(self, clients: Sequence[str]) -> None:
+        """Start the process, which first imports libraries and the models of AWS services. In tests
+        a nursery has started it."""
+        nursery = os.environ.get(VARIABLE)
         with self._other:
-            await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", str(_ZYGOTE), str(self._other.fileno())),
-                *(json.dumps(self.layers), json.dumps(clients)),
-                stdin=asyncio.subprocess.DEVNULL,
-                # The standard output of this service is only for its ready line.
-                stdout=sys.stderr.fileno(),
-                env=_COMMON,
-                pass_fds=[self._other.fileno()],
-                # Ctrl-C in the terminal goes to the sandbox, which stops its workers itself.
-                start_new_session=True,
-            )
+            if nursery:
+                share_base(nursery, self.layers, clients, self._other)
+            else:
+                self._process = start_base(self.layers, clients, self._other)
 
     def fork(self, settings: dict[str, Any]) -> socket.socket:
         """Return the connection of a new zygote. It ends if the zygote exits."""
@@ -96,7 +89,7 @@ class Pools:
         for name, pool in self._pools.items():
             if name not in kept:
                 pool.close()
-        base = await self._base(functions)
+        base = self._base(functions)
         self._pools = {
             function.name: kept.get(function.name) or self._pool(function, base)
             for function in functions
@@ -123,7 +116,7 @@ class Pools:
         for base in self._bases:
             base.close()
 
-    async def _base(self, functions: list[FunctionDefinition]) -> Base:
+    def _base(self, functions: list[FunctionDefinition]) -> Base:
         """Return the process with the layers that all functions have; start it if need be."""
         first, *others = [function.code[1:] for function in functions] or [()]
         layers = [one for one in first if all(one in code for code in others)]
@@ -131,7 +124,7 @@ class Pools:
             if base.layers == layers:
                 return base
         base = Base(layers)
-        await base.start(sorted({client for one in functions for client in one.clients}))
+        base.start(sorted({client for one in functions for client in one.clients}))
         self._bases.append(base)
         return base
 
@@ -163,7 +156,7 @@ class Pools:
             "AWS_ENDPOINT_URL_LAMBDA": f"http://{self._host}",
             "LAMBDA_TASK_ROOT": function.code[0],
             "_HANDLER": function.handler,
-            **_COMMON,
+            **COMMON,
         }
         if self._aws_endpoint:
             environment["AWS_ENDPOINT_URL"] = self._aws_endpoint

@@ -165,7 +165,6 @@ class WorkerPool:
                 "handler": function.handler,
                 "code": list(function.code),
                 "durable": function.durable,
-                "clients": list(function.clients),
                 "host": self._host,
                 "environment": self._environment,
             }

@@ -5,7 +5,8 @@ They run as a script outside of the package, so that a worker sees only the code
 function. They have a single thread, because a fork copies only the thread that forks.
 
 The base gets the settings of each function on a SOCK_SEQPACKET socket, with a socket of the zygote.
-This has one JSON object per packet:
+A nursery has one base for the Lambda services of many sandboxes, each with a connection of its own.
+The zygote's has one JSON object per packet:
 - in: ``{"worker": id, "environment": {...}}`` with the write end of the worker's log pipe, or
   ``{"clock": seconds}``: how far the clocks of all workers are ahead from now on
 - out: ``{"ready": {"threads", "milliseconds", "error"}}``, ``{"started": id, "pid"}``,
@@ -20,6 +21,7 @@ import importlib
 import json
 import mmap
 import os
+import pkgutil
 import select
 import signal
 import socket
@@ -39,9 +41,8 @@ _RUNTIME_MODULES = (
     "awslambdaric.lambda_runtime_log_utils",
     "awslambdaric.lambda_runtime_marshaller",
 )
-# Libraries that most functions with AWS clients import. A base process never imports code of the
-# functions or their layers' own package: each zygote does, as its function needs. Several of them
-# import their larger parts on the first use, which would be in each zygote.
+# Libraries that most functions with AWS clients import. Several of them import their larger parts
+# on the first use, which would be in each zygote.
 _LIBRARIES = (
     "aws_durable_execution_sdk_python",
     "aws_lambda_powertools",
@@ -57,23 +58,20 @@ _LIBRARIES = (
     "pydantic.type_adapter",
     "pydantic.types",
 )
+_OF_ONE_FUNCTION = "leeway.wiring"
 
 
 def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _preload(handler: str, durable: bool, clients: list[str]) -> str | None:
+def _preload(handler: str, durable: bool) -> str | None:
     """Import the modules of every worker of a function; return an error message, or None."""
     try:
         importlib.import_module(handler.rpartition(".")[0].replace("/", "."))
         if durable:
             service = importlib.import_module("aws_durable_execution_sdk_python.lambda_service")
             service.LambdaClient.initialize_client()
-        if clients:
-            boto3 = importlib.import_module("boto3")
-            boto3.setup_default_session()
-            _build_clients(boto3.DEFAULT_SESSION, clients)
     except BaseException as error:  # noqa: BLE001 - a worker meets the same error and reports it
         return f"{type(error).__name__}: {error}"
     return None
@@ -98,16 +96,25 @@ def _load_libraries(clients: list[str]) -> None:
     session.create_loader = functools.cache(session.create_loader)
     # The default session would keep these credentials for the functions.
     own = boto3.Session("none", "none", region_name="us-east-1")
-    _build_clients(own, clients)
-
-
-def _build_clients(session: Any, clients: list[str]) -> None:
-    """Build a client of each service that the functions' botocore has. A built layer has the models
-    of the services that functions call, not of all in their policies."""
-    known = session.get_available_services()
+    # A built layer has the models of the services that functions call, not of all in their
+    # policies.
+    known = own.get_available_services()
     for client in clients:
         if client in known:
-            session.client(client)
+            own.client(client)
+    with contextlib.suppress(ImportError):
+        _load_all_of(importlib.import_module("leeway"))
+
+
+def _load_all_of(package: Any) -> None:
+    """Import all modules of a package, but not those that read the environment of their function
+    when they are imported."""
+    for one in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        if one.name == _OF_ONE_FUNCTION:
+            continue
+        module = importlib.import_module(one.name)
+        if one.ispkg:
+            _load_all_of(module)
 
 
 def serve(handler: str, host: str, prefix: str) -> NoReturn:
@@ -171,7 +178,7 @@ class Zygote:
     def _load(self) -> None:
         started = time.perf_counter()
         settings = self._settings
-        error = _preload(settings["handler"], settings["durable"], settings["clients"])
+        error = _preload(settings["handler"], settings["durable"])
         threads = _threads()
         self._forks_loaded = threads == 1
         gc.freeze()
@@ -226,7 +233,8 @@ def _threads() -> int:
 
 
 def serve_base(connection: socket.socket, layers: list[str], clients: list[str]) -> None:
-    """Fork a zygote for each function whose settings come, until the other end closes."""
+    """Fork a zygote for each function whose settings come, until the other end closes. A packet
+    that is empty JSON brings the connection of one more Lambda service."""
     path = list(sys.path)
     sys.path[:0] = layers
     _load_libraries(clients)
@@ -234,22 +242,28 @@ def serve_base(connection: socket.socket, layers: list[str], clients: list[str])
         raise RuntimeError("a library of the functions starts threads on import")
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel removes zygotes that have exited
-    while True:
-        packet, descriptors, _, _ = socket.recv_fds(connection, _PACKET, 1)
-        if not packet:
-            return
-        if os.fork() == 0:
-            connection.close()
-            settings = json.loads(packet)
-            _die_with_parent()
-            sys.path[:] = [*settings["code"], *path]
-            os.environ.clear()
-            os.environ.update(settings["environment"])
-            time.tzset()
-            os.chdir(settings["code"][0])
-            Zygote(socket.socket(fileno=descriptors[0]), settings).run()
-            return
-        os.close(descriptors[0])
+    services = [connection]
+    while connection in services:
+        for service in select.select(services, [], [])[0]:
+            packet, descriptors, _, _ = socket.recv_fds(service, _PACKET, 1)
+            if not packet:
+                services.remove(service)
+                service.close()
+            elif not (settings := json.loads(packet)):
+                services.append(socket.socket(fileno=descriptors[0]))
+            elif os.fork() == 0:
+                for one in services:
+                    one.close()
+                _die_with_parent()
+                sys.path[:] = [*settings["code"], *path]
+                os.environ.clear()
+                os.environ.update(settings["environment"])
+                time.tzset()
+                os.chdir(settings["code"][0])
+                Zygote(socket.socket(fileno=descriptors[0]), settings).run()
+                return
+            else:
+                os.close(descriptors[0])
 
 
 def main() -> None:

@@ -1,18 +1,19 @@
 """The process under test, and a recorder in place of the other processes."""
 
 import json
-import subprocess
-import sys
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import boto3
 import httpx
 from botocore.config import Config
+from leeway_sandbox.children import Child
 
 from tests.sandbox import control_token
 
@@ -121,20 +122,17 @@ class Sandbox:
 
 
 @contextmanager
-def started(*options: str) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
+def started(*options: str) -> Iterator[tuple[Child, str]]:
     """Start a process and wait until it is ready; it stops on SIGTERM, also after an exception."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "leeway_sandbox.aws", *QUICK, *control_token.OPTIONS, *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-    with process:
-        try:
-            assert process.stdout
-            yield process, json.loads(process.stdout.readline())["url"]
-        finally:
-            process.terminate()
-        assert process.wait(timeout=PATIENCE) == 0
+    arguments = [*QUICK, *control_token.OPTIONS, *options]
+    child = Child.start("leeway_sandbox.aws", arguments, Path(os.devnull))
+    try:
+        yield child, child.ready(PATIENCE)["url"]
+    finally:
+        child.terminate()
+        ended = child.process.wait(PATIENCE)
+        child.stop()
+    assert ended == 0
 
 
 def hook(name: str, transition: str = "TERMINATING", **options: Any) -> dict[str, Any]:

@@ -1,20 +1,19 @@
 """The process of the tests' AWS ends with its context."""
 
-import subprocess
-
 import pytest
+from leeway_sandbox.children import Child
 
 from tests.sandbox.aws.started import started
 
 
 def test_the_process_ends_when_a_test_fails() -> None:
-    processes: list[subprocess.Popen[bytes]] = []
+    children: list[Child] = []
 
     def fail() -> None:
-        with started() as (process, _):
-            processes.append(process)
+        with started() as (child, _):
+            children.append(child)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fail()
-    assert processes[0].poll() is not None
+    assert children[0].process.poll() is not None

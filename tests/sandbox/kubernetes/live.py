@@ -6,14 +6,13 @@ import contextlib
 import http.client
 import json
 import ssl
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import httpx
+from leeway_sandbox.children import Child
 
 from tests.sandbox import control_token
 
@@ -26,7 +25,7 @@ _PATIENCE_SECONDS = 60.0
 class Live:
     """A running cluster: its API as admin, its control API, and waits for conditions."""
 
-    def __init__(self, ready: dict[str, Any], folder: Path) -> None:
+    def __init__(self, ready: Mapping[str, Any], folder: Path) -> None:
         self.url: str = ready["url"]
         self.ca: str = ready["ca"]
         self.token: str = ready["token"]
@@ -237,20 +236,13 @@ def restricted_pod(name: str) -> dict[str, Any]:
 @contextlib.contextmanager
 def running_cluster(folder: Path, *flags: str) -> Iterator[Live]:
     """Run a cluster while the context lasts."""
-    command = [
-        sys.executable,
-        "-m",
-        "leeway_sandbox.kubernetes",
-        "--certificate",
-        str(folder / "tls"),
-    ]
     quick = ["--pod-start", "0.1", "--node-ready", "0.05", "--volume-attach", "0.1"]
     quick += ["--pod-quarantine", "1", *control_token.OPTIONS]
-    with subprocess.Popen([*command, *quick, *flags], stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            live = Live(json.loads(process.stdout.readline()), folder)
-            with live.api, live.control:
-                yield live
-        finally:
-            process.terminate()
+    arguments = ["--certificate", str(folder / "tls"), *quick, *flags]
+    process = Child.start("leeway_sandbox.kubernetes", arguments, folder / "kubernetes.log")
+    try:
+        live = Live(process.ready(_PATIENCE_SECONDS), folder)
+        with live.api, live.control:
+            yield live
+    finally:
+        process.stop()

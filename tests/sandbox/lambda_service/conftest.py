@@ -2,8 +2,7 @@
 
 import http.client
 import json
-import subprocess
-import sys
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import Any
 import boto3
 import pytest
 from botocore.config import Config
+from leeway_sandbox.children import Child
 from moto.server import ThreadedMotoServer
 
 from tests.sandbox import control_token
@@ -139,22 +139,16 @@ def eventually[Found](look: Callable[[], Found | None], seconds: float = 60) -> 
 @contextmanager
 def running_service(*arguments: str) -> Iterator[Service]:
     """Run a separate service."""
-    command = [
-        sys.executable,
-        "-m",
-        "leeway_sandbox.lambda_service",
-        *control_token.OPTIONS,
-        *arguments,
-    ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        ready = json.loads(process.stdout.readline())
-        service = Service(f"http://127.0.0.1:{ready['port']}")
+    options = [*control_token.OPTIONS, *arguments]
+    child = Child.start("leeway_sandbox.lambda_service", options, Path(os.devnull))
+    try:
+        service = Service(f"http://127.0.0.1:{child.ready(60)['port']}")
         try:
             yield service
         finally:
             service.client.close()
-            process.terminate()
+    finally:
+        child.stop()
 
 
 @pytest.fixture(scope="session")
