@@ -351,7 +351,7 @@ class Search:
 
     def _gains(self, worth: np.ndarray, offer: int, pods: np.ndarray) -> bool:
         value = float(worth[self._batch.offers[offer][0]] @ pods)
-        return value > self._batch.prices[offer] * (1 + TINY)
+        return value > float(self._batch.prices[offer]) * (1 + TINY)
 
     def _priced(self, worth: np.ndarray, gap: float) -> tuple[float, list[tuple[int, np.ndarray]]]:
         """The most that a node of any offering is worth for its price, at least 1, and patterns."""
