@@ -232,6 +232,27 @@ def connect(
     return eks_connection(endpoint, session())
 
 
+def open_cluster(cluster: str, kubeconfig: "Path | None", context: str | None) -> "Connection":
+    """Connect as `connect` does if a cluster is named and EKS knows it. A kubeconfig or context
+    that a user named is used in any case, with a warning if it is of another server: it may be a
+    tunnel. Without a cluster, or without AWS credentials, connect by the kubeconfig.
+
+    Raises:
+        BadKubeconfig: the kubeconfig or the context is missing or invalid.
+    """
+    from leeway.ports.aws import CloudRefused, CloudUnavailable
+
+    from leeway_cli.kubeconfig import kubeconfig_connection
+    from leeway_cli.output import write_stderr
+
+    if cluster and has_account():
+        try:
+            return connect(cluster_name(cluster), kubeconfig, context)
+        except (CannotBeDoneError, CloudRefused, CloudUnavailable) as error:
+            write_stderr(f"warning: the kubeconfig is used for cluster {cluster}: {error}")
+    return kubeconfig_connection(kubeconfig, context)
+
+
 def stack_of_stack_set(cloudformation: Any, prefix: str) -> dict[str, Any] | None:
     """Describe the stack of a StackSet whose names begin with a prefix; None if the region has
     none, or if AWS does not allow to list stacks. CloudFormation gives such a stack its name."""

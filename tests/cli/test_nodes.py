@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 import yaml
 from leeway.disruption.explain import ForeignNode, title_of
 from leeway.instances.owners import Owner, OwnerKind
@@ -29,6 +30,7 @@ from leeway_cli.nodes.rows import (
 )
 from leeway_cli.output import kept_warnings, write_stderr
 from leeway_cli.selection.sources import Offers, sandbox_catalog
+from leeway_cli.stack import open_cluster
 
 from tests.cli.test_explain_capacity import MANY, budget, node, pod
 from tests.cli.test_status import retire
@@ -213,6 +215,33 @@ def test_a_kubeconfig_alone_is_enough(
         assert main.run(["nodes", *given]) == 0
         shown = capsys.readouterr().out
         assert [" 1 pod\n" in shown, " 2 pods\n" in shown] == [True, True]
+
+
+def test_a_named_cluster_is_read_at_its_own_server_whatever_the_current_context_is(
+    aws: Sandbox,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    authority = tmp_path / "ca.crt"
+    trustme.CA().cert_pem.write_to_path(str(authority))
+    endpoint = {"endpoint": "https://prod.example", "ca_file": str(authority)}
+    aws.control("PUT", "links", {"eks": {"prod": endpoint}})
+    staging = tmp_path / "kubeconfig"
+    parts = {"cluster": {"server": "https://staging.example"}, "user": {"token": "t"}}
+    parts["context"] = {"cluster": "x", "user": "x"}
+    lists = {f"{part}s": [{"name": "x", part: value}] for part, value in parts.items()}
+    staging.write_text(json.dumps({**lists, "current-context": "x"}))
+    monkeypatch.setenv("KUBECONFIG", str(staging))
+
+    assert open_cluster("prod", None, None).server == "https://prod.example"
+    assert capsys.readouterr().err == ""
+    assert open_cluster("", None, None).server == "https://staging.example"
+    assert capsys.readouterr().err == ""
+    assert open_cluster("prod", None, "x").server == "https://staging.example"
+    assert "cluster prod has https://prod.example" in capsys.readouterr().err
+    assert open_cluster("unknown", None, None).server == "https://staging.example"
+    assert "warning: the kubeconfig is used for cluster unknown: " in capsys.readouterr().err
 
 
 def test_offers_are_kept_for_some_minutes_with_what_was_warned_of(

@@ -169,7 +169,15 @@ def test_a_node_stays_whose_pool_wakes_before_its_drain_has_ended(catalog: Catal
     assert (record.phase, record.attempt, record.reason.code) == (Phase.UNDOING, 2, "PoolIsAwake")
 
 
-def test_a_node_whose_drain_ends_meanwhile_does_not_stay(catalog: Catalog) -> None:
+@pytest.mark.parametrize(
+    ("phase", "stays"),
+    [(Phase.FINISHED, False), (Phase.RUNNING, True), (Phase.UNDOING, True)],
+    ids=["its drain ends", "its drain goes on", "another run undoes it"],
+)
+def test_a_node_stays_unless_its_drain_ends_meanwhile(
+    catalog: Catalog, phase: Phase, stays: bool
+) -> None:
+    """Otherwise a run would launch a node for the pods that get room again."""
     cluster = Cluster(catalog)
     cluster.add("busy", *pods(1, cpu=500), created_at=NOW - DAY)
     cluster.sleeping = {"web": replace(ASLEEP, pool="web")}
@@ -178,16 +186,18 @@ def test_a_node_whose_drain_ends_meanwhile_does_not_stay(catalog: Catalog) -> No
     returning.runs(3)
     store = returning.table.before
 
-    def finish(operation: str, key: Key) -> None:
+    def write(operation: str, key: Key) -> None:
         store(operation, key)
         if operation == "put" and key[0].startswith("RETIREMENT#"):
+            returning.table.before = store
             record = returning.retirements["i-busy"]
-            finished = {"phase": Phase.FINISHED, "version": record.version + 1}
-            returning.retirements["i-busy"] = record.model_copy(update=finished)
+            written = {"phase": phase, "version": record.version + 1}
+            returning.retirements["i-busy"] = record.model_copy(update=written)
 
-    returning.table.before = finish
-    assert returning.returns.staying("prod", ["web"]) == frozenset()
-    assert returning.retirements["i-busy"].phase is Phase.FINISHED
+    returning.table.before = write
+    assert returning.returns.staying("prod", ["web"]) == ({"i-busy"} if stays else set())
+    undone = Phase.UNDOING if stays else phase
+    assert returning.retirements["i-busy"].phase is undone
 
 
 def test_a_pod_without_a_controller_keeps_its_node_although_its_pool_hibernates() -> None:

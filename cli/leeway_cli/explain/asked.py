@@ -17,7 +17,7 @@ from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors, kube
 from leeway_cli.manifests.files import FilesOption, read_files, with_overlays
 from leeway_cli.output import Format, FormatOption, print_json, write_stderr
 from leeway_cli.selection.sources import RegionOption, SandboxOption, find_catalog
-from leeway_cli.stack import DEFAULT_STACK, StackOption, cluster_name, find_stack
+from leeway_cli.stack import DEFAULT_STACK, StackOption, cluster_name, find_stack, open_cluster
 
 if TYPE_CHECKING:
     from leeway.capacity_requests import CapacityRequest
@@ -279,12 +279,11 @@ def explain_pod(
 
     from leeway_cli.explain.plan_pod import explain_pod as plan_for_pod
     from leeway_cli.explain.pod_view import pod_as_data, show_pod
-    from leeway_cli.kubeconfig import kubeconfig_connection
     from leeway_cli.selection.input_warnings import unknown_words_of
 
     name = _pod_name(pod)
     manifests = find_manifests(files or (), cluster, stack)
-    with kubernetes_errors(), closing(kubeconfig_connection(kubeconfig, context)) as connection:
+    with kubernetes_errors(), closing(open_cluster(cluster, kubeconfig, context)) as connection:
         found = _read_pod(connection, name)
         state = KubernetesClusterStates(lambda _: connection, SystemClock()).read(cluster)
     for unreadable in state.unreadable:

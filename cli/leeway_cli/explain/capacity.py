@@ -46,10 +46,9 @@ from leeway_cli.explain.asked import (
     sleeping_now,
     stored_launches,
 )
-from leeway_cli.kubeconfig import kubeconfig_connection
 from leeway_cli.output import kept_warnings, write_stderr
 from leeway_cli.selection.sources import KubernetesFiles, Offers, find_offers
-from leeway_cli.stack import cluster_name, find_stack, has_account
+from leeway_cli.stack import cluster_name, find_stack, has_account, open_cluster
 
 if TYPE_CHECKING:
     from leeway.disruption.explain import GroupSize
@@ -392,7 +391,7 @@ def _launches(
 def _live_state(source: Source) -> ClusterState:
     with (
         kubernetes_errors(),
-        closing(kubeconfig_connection(source.kubeconfig, source.context)) as connection,
+        closing(open_cluster(source.cluster, source.kubeconfig, source.context)) as connection,
     ):
         return KubernetesClusterStates(lambda _: connection, SystemClock()).read(source.cluster)
 

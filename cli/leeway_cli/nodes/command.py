@@ -28,7 +28,7 @@ from leeway_cli.places import (
     show,
 )
 from leeway_cli.selection.sources import SandboxOption
-from leeway_cli.stack import DEFAULT_STACK, StackOption, connect
+from leeway_cli.stack import DEFAULT_STACK, StackOption, connect, open_cluster
 from leeway_cli.terminal import show_changes
 
 if TYPE_CHECKING:
@@ -221,7 +221,6 @@ class _Listing:
 
     def _open(self, place: Place) -> "_Cluster":
         from leeway_cli.explain.capacity import KeptOffers
-        from leeway_cli.kubeconfig import kubeconfig_connection
         from leeway_cli.nodes.reading import NodeReading
 
         source = replace(self._source, cluster=place.cluster, region=place.region or None)
@@ -231,7 +230,8 @@ class _Listing:
             return _Cluster(reading, None)
         if self._clusters.several:
             return _Cluster(reading, connect(place.cluster))
-        return _Cluster(reading, kubeconfig_connection(source.kubeconfig, source.context))
+        found = open_cluster(place.cluster, source.kubeconfig, source.context)
+        return _Cluster(reading, found)
 
 
 class _Cluster:

@@ -18,7 +18,7 @@ from leeway_cli.explain.asked import ClusterName
 from leeway_cli.manifests.files import FilesOption
 from leeway_cli.output import kept_warnings, write_stderr, write_stdout
 from leeway_cli.selection.sources import RegionOption, SandboxOption
-from leeway_cli.stack import DEFAULT_STACK, StackOption, find_stack, has_account
+from leeway_cli.stack import DEFAULT_STACK, StackOption, find_stack, has_account, open_cluster
 
 if TYPE_CHECKING:
     from leeway.costs import CostHour
@@ -93,12 +93,11 @@ def view(
         from leeway.kubernetes.cluster_states import KubernetesClusterStates
 
         from leeway_cli.explain.capacity import Source
-        from leeway_cli.kubeconfig import kubeconfig_connection
 
         source = Source(
             *(files or (), (), cluster, kubeconfig, context, sandbox, region, stack), optional=True
         )
-        with kubernetes_errors(), closing(kubeconfig_connection(kubeconfig, context)) as connection:
+        with kubernetes_errors(), closing(open_cluster(cluster, kubeconfig, context)) as connection:
             states = KubernetesClusterStates(lambda _: connection, SystemClock())
             _show(_pictures(source, states), port, record, between)
 

@@ -31,7 +31,7 @@ from leeway.disruption.snapshot import (
 )
 from leeway.disruption.watched_nodes import WatchedNodes, confirm, decode, encode, watch
 from leeway.execution.attempt import Phase
-from leeway.execution.retrying import API_ERRORS
+from leeway.execution.retrying import API_ERRORS, Conflicts
 from leeway.instances.facts import InstanceFacts, facts_in
 from leeway.launch.resolve_pools import NodeSources
 from leeway.manifests.configuration import StoredManifests, deleted_pools
@@ -366,22 +366,31 @@ class ReturnCapacity:
             CloudUnavailable, CloudRefused: the table failed, or Lambda. The next run, or reconcile,
                 repeats what is missing.
         """
-        found = set()
-        for one in self._open(cluster):
-            asleep = one.returns is not None and one.returns.cause == Cause.HIBERNATION
-            if not asleep or one.facts.owner.name not in awake:
-                continue
-            reason = reasons.POOL_IS_AWAKE(pool=one.facts.owner.name, instance=one.instance)
-            undoing = undo_return(one, reason, self._deps.clock.now())
-            if undoing is not None:
-                try:
-                    self._deps.table.put(RETIREMENT, undoing)
-                except RecordChanged:  # its drain has ended meanwhile, or the next run sees it
-                    continue
+        return frozenset(
+            one.instance
+            for one in self._open(cluster)
+            if one.returns is not None
+            and one.returns.cause == Cause.HIBERNATION
+            and one.facts.owner.name in awake
+            and self._stays(one)
+        )
+
+    def _stays(self, record: Retirement) -> bool:
+        """Undo a return, whatever its drain or another run writes meanwhile; False if its instance
+        is about to end."""
+        reason = reasons.POOL_IS_AWAKE(pool=record.facts.owner.name, instance=record.instance)
+        stored: Retirement | None = record
+        conflicts = Conflicts(f"the retirement record of {record.instance}")
+        while stored is not None and stored.attempt == record.attempt:
+            undoing = undo_return(stored, reason, self._deps.clock.now())
+            if undoing is None:
+                break
+            with conflicts:
+                self._deps.table.put(RETIREMENT, undoing)
                 self._start(undoing)
-            if undoing is not None or one.phase is Phase.UNDOING:
-                found.add(one.instance)
-        return frozenset(found)
+                return True
+            stored = self._retirement(record.facts)
+        return stored is not None and stored.phase is Phase.UNDOING
 
     def _start_again(self, record: Retirement, now: datetime) -> None:
         """Start a retirement whose start may be lost. A repeated start does nothing."""
