@@ -43,20 +43,20 @@ def diverse_pods(count: int, seed: int = 42) -> list[Pod]:
     return pods
 
 
-def equal_pods(deployments: int) -> Callable[[int], list[Pod]]:
+def equal_pods(deployments: int, seed: int = 7) -> Callable[[int], list[Pod]]:
     """Return a function that makes pods of this number of Deployments, without constraints."""
 
     def make(count: int) -> list[Pod]:
-        dice = random.Random(7)
+        dice = random.Random(seed)
         specs = [PodSpec(requests=_requests(dice)) for _ in range(deployments)]
         return [Pod(f"default/pod-{i}", specs[i % deployments]) for i in range(count)]
 
     return make
 
 
-def spread_pods(count: int, deployments: int = 20) -> list[Pod]:
+def spread_pods(count: int, deployments: int = 20, seed: int = 7) -> list[Pod]:
     """Return pods of this number of Deployments, each spread over the zones."""
-    dice = random.Random(7)
+    dice = random.Random(seed)
     specs = []
     for number in range(deployments):
         labels = {"app": f"web-{number}"}

@@ -16,7 +16,8 @@ from leeway.selection.pods import NodePool, Pod
 from leeway.selection.requirements import Requirement, Requirements
 from leeway_cli.simulated_day.bound import covering_bound
 
-from bench.workloads import diverse_pods, generic_pods, synthetic_catalog
+from bench.integer_bound import Batch, Search
+from bench.workloads import diverse_pods, generic_pods, spread_pods, synthetic_catalog
 from tests.selection.workloads import catalog as small_catalog
 from tests.selection.workloads import instance_type, pods, spec
 
@@ -92,6 +93,25 @@ def test_plans_of_a_few_pods_nearly_always_have_the_best_price() -> None:
         ratios.append(pack(waiting, SUPPLY).price / best(waiting))
     assert sum(ratio > 1 + 1e-9 for ratio in ratios) <= 2
     assert fmean(ratios) < 1.005
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_bound_of_whole_nodes_is_the_price_of_the_best_plan(seed: int) -> None:
+    dice = Random(seed)  # noqa: S311 - a workload, not a secret
+    waiting = few_pods([(dice.choice(CPU), dice.choice(MEMORY)) for _ in range(7)])
+    found = Search(Batch(waiting, SUPPLY), 2 * best(waiting), seconds=10).bounds()
+    assert found.patterns <= found.lower + 1e-9
+    assert found.lower == pytest.approx(best(waiting))
+    assert found.upper == pytest.approx(best(waiting))
+
+
+@pytest.mark.parametrize("waiting", [generic_pods(20), spread_pods(9)], ids=["generic", "spread"])
+def test_the_bound_of_whole_nodes_is_between_the_linear_one_and_a_plan(waiting: list[Pod]) -> None:
+    supply = Supply([NodePool("default")], synthetic_catalog(8))
+    plan = pack(waiting, supply)
+    found = Search(Batch(waiting, supply), plan.price, seconds=1).bounds()
+    assert covering_bound(waiting, supply) <= found.lower * (1 + 1e-6)
+    assert found.lower <= found.upper * (1 + 1e-6) <= plan.price * (1 + 2e-6)
 
 
 @pytest.mark.parametrize(

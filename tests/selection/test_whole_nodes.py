@@ -59,6 +59,14 @@ def test_few_unconstrained_pods_fill_about_the_cheapest_whole_nodes(
     assert not rounds
 
 
+def test_another_order_of_pods_fills_the_cheapest_whole_nodes() -> None:
+    supply, pods = real_types(USUAL), equal_pods(10, seed=42)(20)
+    plan = pack(pods, supply)
+    assert not plan.unschedulable
+    # 1.058 is the best price; four nodes cost 1.14 of the bound.
+    assert plan.price <= 1.06 * covering_bound(pods, supply)
+
+
 def test_a_resource_that_nodes_have_plenty_of_does_not_decide_which_node_a_pod_fills() -> None:
     # Two kinds of nodes; a third resource, such as the number of pods, is far from used up.
     capacity = np.array([[32.0, 64.0, 5000.0], [16.0, 128.0, 5000.0]])

@@ -535,6 +535,10 @@ CLOSE_TO_BOUND = 1.005
 TRIED_MIXES, FAILED = 4, 2
 """Mixes of whole nodes that are tried for each slack, until so many in a row cost no less."""
 
+ORDERS, PODS_OF_ORDERS = 4, 200
+"""The other orders of groups in which up to the second number of pods are put onto whole nodes in
+the end: in one of them, cheaper nodes may have a place for all."""
+
 LEFT_FREE = 0.5
 """What each node leaves free, in pods of the mean cost, if pods did not fill the cheapest nodes."""
 
@@ -591,6 +595,8 @@ def ruin_and_recreate(
         if nodes.price < current.price - temperature * math.log(1 - rng.random()):
             current = nodes
             best = current if current.price < best.price else best
+    if problem.counts.sum() <= PODS_OF_ORDERS and not _are_small(problem, whole_nodes):
+        best = _in_other_orders(inserter, problem, whole_nodes, best, bound, proceed)
     return _patterns(inserter, best)
 
 
@@ -670,19 +676,40 @@ def _on_whole_nodes(inserter: Inserter, problem: Problem, known: Mixes) -> tuple
     nodes: hardly any plan costs less. If pods do not fill those, larger ones are chosen too."""
     part = problem.of_offerings(inserter.offerings)
     cheapest = known[0][0]
-    best = _best_filled(inserter, part, known)
+    best = _best_filled(inserter, part, known, inserter.worth)
     if best.price > NEAR_ENOUGH * cheapest:
         mean = float(inserter.worth @ problem.counts) / float(problem.counts.sum())
         larger = mixes(replace(part, prices=part.prices + LEFT_FREE * mean), TRIED_MIXES)
         if larger:
-            other = _best_filled(inserter, part, larger)
+            other = _best_filled(inserter, part, larger, inserter.worth)
             best = min(best, other, key=lambda nodes: nodes.price)
     return best, cheapest
 
 
-def _best_filled(inserter: Inserter, part: Problem, found: Mixes) -> AnyNodes:
-    """The cheapest nodes of mixes with all pods. Pods without a place are inserted."""
-    order = np.array(_in_order(part.counts, inserter.worth), dtype=np.int64)
+def _in_other_orders(
+    inserter: Inserter,
+    problem: Problem,
+    found: Mixes,
+    best: AnyNodes,
+    bound: float,
+    proceed: Proceed,
+) -> AnyNodes:
+    """The cheapest of these nodes and those of mixes that are filled in other orders."""
+    part, rng = problem.of_offerings(inserter.offerings), np.random.default_rng(SEED)
+    for _ in range(ORDERS):
+        cheaper = [mix for mix in found if mix[0] < best.price]
+        if not cheaper or best.price <= bound * CLOSE_TO_BOUND or not proceed():
+            break
+        ratings = inserter.worth * _factors(rng, len(inserter.worth))
+        other = _best_filled(inserter, part, cheaper, ratings)
+        best = min(best, other, key=lambda nodes: nodes.price)
+    return best
+
+
+def _best_filled(inserter: Inserter, part: Problem, found: Mixes, ratings: Floats) -> AnyNodes:
+    """The cheapest nodes of mixes with all pods, the best rated groups first. Pods without a place
+    are inserted."""
+    order = np.array(_in_order(part.counts, ratings), dtype=np.int64)
     tried, lowest, failed = list[AnyNodes](), math.inf, 0
     for _, offerings in found:
         if float(part.prices[offerings].sum()) >= lowest:
