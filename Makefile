@@ -22,10 +22,10 @@ setup: .venv/.ready ## create .venv with all dependencies and .venv/bin/leeway
 demo: setup ## send a storm of Spot interruptions to a sandbox and report the result
 	$(BIN)/leeway demo
 
-# Ten test files run concurrently, because many of them wait, the longest ones first; WORKERS=0: one.
+# Six test files run concurrently, because many of them wait, the longest ones first; WORKERS=0: one.
 # End-to-end tests have a session of their own, and storms of fifty another one: beside others they
 # wait for processors.
-WORKERS ?= 10
+WORKERS ?= 6
 BY_FILE := --dist loadfile --no-loadscope-reorder
 ALONE := tests/end_to_end/test_storms_with_faults.py
 

@@ -64,8 +64,8 @@ BENCHES = {
     "warmth": warmth.main,
 }
 
-EVERY = [name for name in BENCHES if name != "packing-curves"]
-"""`packing` prints the curves, too."""
+EVERY = [name for name in BENCHES if name not in {"packing-curves", "integer-bound"}]
+"""`packing` prints the curves, too; `integer-bound` takes half an hour."""
 
 RANDOM_CLUSTERS = re.compile(r"c?[0-9]+(,c?[0-9]+)*")
 
