@@ -1,7 +1,7 @@
 """A process that has imported the servers of the sandbox, and forks one of them on request.
 
 Servers import for seconds: moto alone takes two. One sandbox needs each of them once, and starts
-them as processes of their own. The tests start hundreds: they run a nursery, and name its socket in
+them as processes of their own. The tests start many: they run a nursery, and name its socket in
 the environment, where `children.Child` finds it.
 
 A client connects to the socket (SOCK_SEQPACKET) and sends one packet, `{"module", "arguments",
@@ -201,7 +201,7 @@ class _Nursery:
             return request
         for descriptor in descriptors:
             os.close(descriptor)
-        client.send(json.dumps({"pid": pid}).encode())
+        _tell(client, {"pid": pid})
         self._clients[pid] = client
         self._selector.register(client, selectors.EVENT_READ, partial(self._command, pid))
         return None
@@ -216,7 +216,11 @@ class _Nursery:
         os.close(descriptor)
 
     def _command(self, pid: int) -> None:
-        packet = self._clients[pid].recv(_PACKET)
+        if pid not in self._clients:  # its server has ended in the same moment
+            return
+        packet = b""
+        with suppress(ConnectionError):  # it has left without reading
+            packet = self._clients[pid].recv(_PACKET)
         os.kill(pid, json.loads(packet)["signal"] if packet else signal.SIGTERM)
         if not packet:
             self._forget(pid)
@@ -227,15 +231,18 @@ class _Nursery:
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 pid, status = ended
                 if client := self._clients.get(pid):
-                    code = {"code": os.waitstatus_to_exitcode(status)}
-                    with suppress(ConnectionError):
-                        client.send(json.dumps(code).encode())
+                    _tell(client, {"code": os.waitstatus_to_exitcode(status)})
                     self._forget(pid)
 
     def _forget(self, pid: int) -> None:
         client = self._clients.pop(pid)
         self._selector.unregister(client)
         client.close()
+
+
+def _tell(client: socket.socket, message: Mapping[str, int]) -> None:
+    with suppress(ConnectionError):  # it has left
+        client.send(json.dumps(message).encode())
 
 
 def _load(module: str) -> None:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -209,7 +209,7 @@ def _places(source: Mapping[str, Any], root: Path, build: Path | None) -> dict[s
     return places
 
 
-@lru_cache
+@cache
 def _translate(text: str, parameters: str, region: str) -> dict[str, Any]:
     """Expand a template with parameters, which are JSON, in half a second. Callers share the
     result."""

@@ -1,7 +1,9 @@
 """The nursery forks servers that behave as processes that were started."""
 
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -97,6 +99,24 @@ def test_a_server_ends_with_the_process_that_asked_for_it() -> None:
     while Path(f"/proc/{pid}").exists():
         assert time.monotonic() < until, "it still runs"
         time.sleep(0.05)
+
+
+def test_a_client_that_leaves_at_once_ends_its_server_and_no_other_one(tmp_path: Path) -> None:
+    request = {"module": SERVER, "arguments": ["--no-such-option"], "environment": {}}
+    packet = json.dumps({**request, "folder": str(tmp_path)}).encode()
+    null = os.open(os.devnull, os.O_RDWR)
+    with server(tmp_path) as running:
+        running.ready(60)
+        for unread in (True, False):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+                client.connect(os.environ[VARIABLE])
+                socket.send_fds(client, [packet], [null, null])
+                if unread:
+                    client.recv(1, socket.MSG_PEEK)
+        with server(tmp_path) as later:
+            later.ready(60)
+        assert running.process.poll() is None
+    os.close(null)
 
 
 def test_lambda_services_share_the_base_of_their_functions() -> None:

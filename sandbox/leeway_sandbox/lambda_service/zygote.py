@@ -173,7 +173,10 @@ class Zygote:
                     self._fork(message, descriptors[0])
 
     def _send(self, message: dict[str, Any]) -> None:
-        self._connection.send(json.dumps(message).encode())
+        with contextlib.suppress(
+            ConnectionError
+        ):  # the service has ended, and so will this process
+            self._connection.send(json.dumps(message).encode())
 
     def _load(self) -> None:
         started = time.perf_counter()
