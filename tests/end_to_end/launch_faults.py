@@ -7,11 +7,10 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
 from io import StringIO
 from typing import Any
 
-from leeway.admission.record import ADMISSION, Admission, AdmissionResult
+from leeway.admission.record import ADMISSION, AdmissionResult
 from leeway.aws.functions import LambdaExecutions, RateLimit
 from leeway.aws.provision_queue import SqsProvisionNodes
 from leeway.aws.table import DynamoTable
@@ -211,20 +210,25 @@ class PoolCase:
         for one in older:
             writing.put(INTENT, one)
 
-    def until_terminated(self) -> None:
-        """Let the time end in which the instances may join, and wait until each has ended."""
-        launched, table = self.instances("pending", "running"), self._table()
-        end_admissions(self.sandbox, CLUSTER, launched)
+    def until_paused(self) -> None:
+        """Let the time end in which instances may join, until the pool is paused and none runs.
 
-        def ended(instance: str) -> Admission | None:
-            record = table.get(ADMISSION, cluster=CLUSTER, instance=instance)
-            return record if record and record.result else None
+        The end of an instance wakes a run, which may launch another one for its pod before the
+        pool is paused.
+        """
+        table, known = self._table(), dict[str, str]()
 
-        for one in launched:
-            record = until(partial(ended, one))
+        def paused() -> bool:
+            left = self.instances("pending", "running")
+            end_admissions(self.sandbox, CLUSTER, left.keys() - known.keys())
+            known.update(left)
+            return not left and bool(self.status()["pausedPools"])
+
+        until(paused)
+        for one in known:
+            record = table.get(ADMISSION, cluster=CLUSTER, instance=one)
             assert record is not None
             assert record.result is AdmissionResult.TERMINATED, record
-        until(lambda: not self.instances("pending", "running"))
 
     def _deployed(self) -> bool:
         found = self.kube.list(Deployment, namespace="default")

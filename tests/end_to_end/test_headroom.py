@@ -2,7 +2,8 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from lightkube.resources.apps_v1 import Deployment, ReplicaSet, StatefulSet
 from lightkube.resources.core_v1 import PodTemplate
 from lightkube.resources.rbac_authorization_v1 import RoleBinding
 
-from tests.end_to_end.environment import PATIENCE, Environment
+from tests.end_to_end.environment import PATIENCE, Environment, Journal
 from tests.end_to_end.rights import granted, used
 
 CLUSTER = "end-to-end"
@@ -124,10 +125,6 @@ def kube(env: Environment) -> Iterator[Client]:
         yield client
 
 
-PAUSE = 3.0
-"""Seconds between runs, longer than one run, so that one worker does all runs."""
-
-
 @pytest.fixture
 def minutes_on_command(env: Environment) -> Iterator[None]:
     """Stop the schedules during a test."""
@@ -147,14 +144,20 @@ def size(kube: Client, name: str, namespace: str) -> int | None:
     return spec.replicas if spec else None
 
 
-def tick_until(sandbox: Sandbox, condition: Any, timeout: float = PATIENCE) -> None:
-    """Run keep_headroom until a condition holds. A stored manifest has an effect within a
-    minute."""
-    until = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < until, "headroom was not kept"
-        sandbox.fire(schedule_of(sandbox))
-        time.sleep(PAUSE)
+def tick_until(env: Environment, condition: Callable[[], bool]) -> None:
+    """Run keep_headroom until a condition holds at the end of a run."""
+
+    def more(seen: Journal, before: int) -> bool:
+        return len(seen.of("invocation", function="leeway-keep-headroom")) > before
+
+    end = time.monotonic() + PATIENCE
+    while True:
+        before = len(env.since(0).of("invocation", function="leeway-keep-headroom"))
+        env.sandbox.fire(schedule_of(env.sandbox))
+        env.until(0, partial(more, before=before))
+        if condition():
+            return
+        assert time.monotonic() < end, "headroom was not kept"
 
 
 def start_anew(sandbox: Sandbox) -> None:
@@ -198,7 +201,7 @@ def test_manifests_become_pause_pods_and_replicas_and_are_reverted(
     file = tmp_path_factory.mktemp("written") / "headroom.yaml"
     file.write_text(yaml.safe_dump_all(WRITTEN))
     leeway(monkeypatch, sandbox, "apply", "-f", str(file))
-    tick_until(sandbox, lambda: size(kube, "office-warm", "leeway-headroom") == 2)
+    tick_until(env, lambda: size(kube, "office-warm", "leeway-headroom") == 2)
     # A missing right in the namespace is a problem with the command that grants it.
     target, buffer = "leeway-headroom-target", "leeway-headroom-buffer"
     problems = {kept["subject"]: kept["problem"] for kept in headroom(monkeypatch, sandbox, capsys)}
@@ -211,12 +214,12 @@ def test_manifests_become_pause_pods_and_replicas_and_are_reverted(
         assert problems[subject]["message"].endswith(f"`{command} --namespace=default`.")
     for role in (target, buffer):
         adopt(kube, role)
-    tick_until(sandbox, lambda: size(kube, "reports", "default") == 3)
-    tick_until(sandbox, lambda: size(kube, "capacity-buffer-statefulset", "default") == 1)
+    tick_until(env, lambda: size(kube, "reports", "default") == 3)
+    tick_until(env, lambda: size(kube, "capacity-buffer-statefulset", "default") == 1)
     leeway(monkeypatch, sandbox, "delete", "-f", str(file))
     start_anew(sandbox)
-    tick_until(sandbox, lambda: size(kube, "office-warm", "leeway-headroom") is None)
-    tick_until(sandbox, lambda: size(kube, "reports", "default") == 1)
+    tick_until(env, lambda: size(kube, "office-warm", "leeway-headroom") is None)
+    tick_until(env, lambda: size(kube, "reports", "default") == 1)
     assert used(sandbox, "KeepHeadroomRole") == granted(
         "leeway-headroom", "leeway-headroom-priorities", buffer, target
     )
