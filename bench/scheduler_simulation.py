@@ -103,15 +103,18 @@ def _still_to_come(candidates: Sequence[Candidate]) -> list[Host]:
     return [replace(host, free=Counter(), launched=None) for host in hosts]
 
 
-def worst(
+def reaches_worst(
+    placed: int,
     pods: Sequence[Pod],
     nodes: Sequence[ExistingNode],
     candidates: Sequence[Candidate] = (),
     orders: int = 25,
-) -> int:
-    """Return the lowest number of placed pods of several orders."""
-    return min(
-        len(schedule(pods, nodes, candidates, seed).nodes) for seed in (None, *range(1, orders))
+) -> bool:
+    """Return whether `placed` is at least the number of placed pods of the worst of some orders.
+    Orders are tried until one places no more."""
+    return any(
+        placed >= len(schedule(pods, nodes, candidates, seed).nodes)
+        for seed in (None, *range(1, orders))
     )
 
 

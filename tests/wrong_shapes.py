@@ -26,10 +26,9 @@ def paths(value: Any, path: Path = ()) -> Iterator[Path]:
 
 
 def replaced(document: Any, path: Path, value: Any) -> Any:
-    """The document with another value at a path."""
-    changed = copy.deepcopy(document)
-    inside = changed
-    for part in path[:-1]:
-        inside = inside[part]
-    inside[path[-1]] = value
+    """The document with another value at a path. It shares whatever is not on the path."""
+    if not path:
+        return value
+    changed = copy.copy(document)
+    changed[path[0]] = replaced(document[path[0]], path[1:], value)
     return changed

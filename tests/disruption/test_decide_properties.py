@@ -51,8 +51,8 @@ def test_pods_of_nodes_that_are_not_needed_find_a_place(seeds: tuple[int, ...]) 
             name for one in decide_returns(given).returns if not one.replaced for name in one.nodes
         }
         moving, nodes = after(given, gone)
-        best = max(len(schedule(moving, nodes, seed=order).nodes) for order in range(ORDERS))
-        assert best == len(moving), seed
+        bound = (len(schedule(moving, nodes, seed=order).nodes) for order in range(ORDERS))
+        assert any(count == len(moving) for count in bound), seed
 
 
 @pytest.mark.parametrize("seeds", SEEDS[:2])
