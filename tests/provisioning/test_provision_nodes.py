@@ -16,8 +16,9 @@ from leeway.manifests.in_cluster import KARPENTER_IS_RUNNING
 from leeway.notices import NoticeKind
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.kubernetes import ClusterUnavailable
+from leeway.ports.kubernetes_objects import RETIRING as RETIRING_NODE
 from leeway.provision_run import NodeProvisioning
-from leeway.provisioning.cluster_state import ClaimedNode, ObservedPod, UnreadableObject
+from leeway.provisioning.cluster_state import CORDONED, ClaimedNode, ObservedPod, UnreadableObject
 from leeway.provisioning.kept_objects import OBJECT_NOT_READABLE
 from leeway.provisioning.tell import KEPT_FOR, MOST_EVENTS
 from leeway.reasons import Reason
@@ -570,6 +571,40 @@ def test_an_answer_remains_when_the_pods_have_moved(buying: Buying) -> None:
     assert stored is not None
     assert stored.answer is not None
     assert stored.answer.launched == (launched.instance.instance,)
+
+
+def test_later_runs_name_the_nodes_that_were_launched_for_the_pods(buying: Buying) -> None:
+    """While it is drained, pods are on the new nodes already."""
+    request = buying.retire(*big_pods(2, "moving"))
+    instances = {one.instance.instance for one in buying.run().launched}
+    assert len(instances) == 2
+    buying.join()
+    state = buying.states.state
+    moving = state.movable[request.node]
+    buying.states.state = replace(state, movable={request.node: moving[:1]})
+    buying.run()
+    answer = buying.requests[request.instance].answer
+    assert answer is not None
+    assert set(answer.launched) == instances
+    assert (answer.existing, answer.without_node) == (0, ())
+
+
+@pytest.mark.parametrize("key", [CORDONED, RETIRING_NODE])
+def test_a_launched_node_that_takes_no_pods_is_no_successor_any_more(
+    buying: Buying, key: str
+) -> None:
+    request = buying.retire(*big_pods(1, "moving"))
+    (lost,) = buying.run().launched
+    buying.join()
+    state = buying.states.state
+    name = state.joined[lost.instance.instance]
+    taint = Taint(key, "", "NoSchedule")
+    nodes = tuple(replace(n, taints=(taint,)) if n.name == name else n for n in state.nodes)
+    buying.states.state = replace(state, nodes=nodes)
+    (launched,) = buying.run().launched
+    answer = buying.requests[request.instance].answer
+    assert answer is not None
+    assert answer.launched == (launched.instance.instance,)
 
 
 def test_pods_that_wait_in_place_of_evicted_ones_are_in_the_answer(buying: Buying) -> None:

@@ -16,8 +16,9 @@ from leeway.table import Record
 class CapacityAnswer(BaseModel):
     """The answer to a request.
 
-    - `launched`: the instances, launched now or before, on which pods of the node have a place.
-    - `existing`: how many of its pods have a place on nodes that had joined.
+    - `launched`: the instances that were launched, now or before, for pods of the node or on which
+      they have a place. One whose Node goes or is cordoned is not named any more.
+    - `existing`: how many of its pods have a place on other nodes that had joined.
     - `without_node`: why some of its pods have no place; empty if all have one.
     """
 

@@ -9,6 +9,7 @@ from leeway.hibernation import Sleeping
 from leeway.instances.facts import InstanceFacts
 from leeway.launch.intent import JOIN_WITHIN, LaunchIntent
 from leeway.manifests.base import Manifest
+from leeway.ports.kubernetes_objects import RETIRING
 from leeway.provisioning.cluster_state import CORDONED, ClaimedNode, ClusterState, ObservedPod
 from leeway.reasons import Reason
 from leeway.selection.labels import (
@@ -248,10 +249,19 @@ def _transient(node: ExistingNode) -> bool:
     return any(map(_is_startup, node.taints))
 
 
+def nodes_in_service(state: ClusterState, instances: Iterable[str]) -> Mapping[str, str]:
+    """Return which of these instances have Nodes that take pods now, by the name of the Node."""
+    by_name = {node.name: node for node in state.nodes}
+    found = ((instance, by_name.get(state.joined.get(instance, ""))) for instance in instances)
+    return {node.name: instance for instance, node in found if node and _in_service(node)}
+
+
+def _in_service(node: ExistingNode) -> bool:
+    return not any(_is_startup(taint) or taint.key in {CORDONED, RETIRING} for taint in node.taints)
+
+
 def _shows(node: ExistingNode, instance: InstanceFacts) -> bool:
-    cordoned = any(taint.key == CORDONED for taint in node.taints)
-    same = node.labels.get(INSTANCE_TYPE) == instance.instance_type
-    return same and not cordoned and not _transient(node)
+    return node.labels.get(INSTANCE_TYPE) == instance.instance_type and _in_service(node)
 
 
 def _like(sample: ExistingNode, instance: InstanceFacts) -> ExistingNode:

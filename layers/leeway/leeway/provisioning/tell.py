@@ -159,18 +159,21 @@ def answer_of(
     outcome: LaunchOutcome,
     joined: Collection[str],
     starting: Mapping[str, str],
+    earlier: Mapping[str, str],
     now: datetime,
     in_place_of: str = "",
     pool: str = "",
 ) -> CapacityAnswer:
     """Answer a request for these pods.
 
-    `joined` are the names of all Nodes, `starting` the instances of Nodes that start, by name. The
-    outcome names a node that has not joined by its instance. `in_place_of` is the instance of a
-    static `pool` that goes only when another one is in its place; empty if there is none.
+    `joined` are the names of all Nodes. `starting` are the instances of Nodes that start, by name,
+    and `earlier` those of Nodes in service that an earlier answer names: pods may have moved to
+    them already. The outcome names a node that has not joined by its instance. `in_place_of` is the
+    instance of a static `pool` that goes only when another one is in its place; empty if there is
+    none.
     """
     names = {pod.name for pod in pods}
-    launched: dict[str, None] = {}
+    launched = dict.fromkeys(earlier.values())
     existing = 0
     for placement in outcome.placed:
         count = sum(pod in names for pod in placement.pods)
@@ -179,7 +182,7 @@ def answer_of(
         if placement.node in starting:
             launched[starting[placement.node]] = None
         elif placement.node in joined:
-            existing += count
+            existing += count if placement.node not in earlier else 0
         else:
             launched[placement.node] = None
     launched |= dict.fromkeys(outcome.replacements.get(in_place_of, ()))
