@@ -27,8 +27,7 @@ def paths(value: Any, path: Path = ()) -> Iterator[Path]:
 
 def replaced(document: Any, path: Path, value: Any) -> Any:
     """The document with another value at a path. It shares whatever is not on the path."""
-    if not path:
-        return value
+    first, *rest = path
     changed = copy.copy(document)
-    changed[path[0]] = replaced(document[path[0]], path[1:], value)
+    changed[first] = replaced(document[first], tuple(rest), value) if rest else value
     return changed
