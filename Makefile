@@ -43,6 +43,10 @@ hunt: setup ## draw new examples for the property tests (test draws the same one
 	$(BIN)/python -m pytest -n $(WORKERS) $(BY_FILE) -m hypothesis --hypothesis-profile=hunt tests
 
 check: lint test ## run all checks: style, types, architecture, template, tests
+# What lint finds is told first, with -j too.
+ifneq (,$(filter check,$(MAKECMDGOALS)))
+test: | lint
+endif
 
 lint: setup .tools/sam/.ready .tools/checkov/.ready ## run all checks without the tests
 	$(BIN)/ruff check .

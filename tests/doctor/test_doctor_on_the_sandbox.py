@@ -619,26 +619,6 @@ def test_a_role_has_access_to_the_cluster_while_it_has_an_entry(sandbox: Sandbox
     connection.close()
 
 
-def test_a_user_adopts_the_cluster_of_the_sandbox_and_releases_it(
-    doctor: Doctor, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = doctor()[1]
-    assert main.run(["adopt", CLUSTER, "--dry-run", "-o", "json"]) == 0
-    plan = json.loads(capsys.readouterr().out)
-    missing = ("has no PriorityClass", "has no manifest", *2 * ["has no lifecycle hook"])
-    for words, step in zip(missing, plan["steps"], strict=True):
-        assert words in step["reason"]
-    assert plan["blockers"] == []
-    assert doctor()[1] == before
-
-    assert main.run(["adopt", CLUSTER, "--yes"]) == 0
-    capsys.readouterr()
-    assert all(ONE_TYPE in one["reason"] for one in reasons_of(doctor()[1]))
-    assert main.run(["release", CLUSTER]) == 0
-    capsys.readouterr()
-    assert doctor()[1] == before
-
-
 def test_cloudformation_describes_what_the_sandbox_has_deployed(sandbox: Sandbox) -> None:
     stacks = client("cloudformation", sandbox.aws_url)
     text = (ROOT / "template.yaml").read_text()

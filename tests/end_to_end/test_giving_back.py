@@ -3,7 +3,6 @@
 The sandbox runs no schedules: the tests send the messages of each minute, some seconds apart.
 """
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -14,9 +13,6 @@ import pytest
 from leeway.aws.table import DynamoTable
 from leeway.disruption.decide import TRIED_AGAIN_AFTER
 from leeway.execution.retrying import Conflicts
-from leeway.hibernation import SLEEPING, SleepingPools, woken
-from leeway.manifests.node_pool import SCHEDULE
-from leeway.pool_pauses import POOL
 from leeway.retirement.record import ENDED_WITHOUT_NODE_AFTER, RETIREMENT, Retirement
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
@@ -38,7 +34,6 @@ from tests.end_to_end.provisioning import (
     instances,
     run,
     sandbox_with,
-    store,
     table_of,
 )
 from tests.end_to_end.replacing import TEAM, Replacing, first
@@ -169,38 +164,6 @@ def test_pods_of_a_smaller_deployment_move_to_fewer_nodes(world: GivingBack) -> 
     for instance in gone:
         outcome = world.runs_until(partial(world.outcome, instance, since))
         assert (outcome["result"], outcome["terminated"]) == ("drained", True)
-
-
-def test_a_pool_hibernates_until_somebody_wakes_it(world: GivingBack) -> None:
-    """It is the pool of the test before, whose nodes have pods."""
-    assert world.running("shrunk")
-    since = time.time()
-    hours = [(datetime.now(UTC) + timedelta(hours=ahead)).hour for ahead in (6, 7)]
-    start, end = (f"0 {hour} * * *" for hour in hours)
-    windows = [{"timezone": "UTC", "start": start, "end": end}]
-    asleep = team_pool("shrunk", "4", disruption=QUICK)
-    asleep["metadata"]["annotations"] = {SCHEDULE: json.dumps(windows)}
-    store(world.sandbox, asleep, replaces=1)
-
-    def all_ended() -> bool:
-        """A run that knows the manifests of half a minute ago may still have launched one, which
-        goes as soon as reconcile has found it."""
-        run_reconcile(world)
-        made = _launched(world.since(0), "shrunk")
-        return not world.nodes("shrunk") and not set(made) & set(instances(world.sandbox))
-
-    world.runs_until(all_ended)
-    launched = _launched(world.since(0), "shrunk")
-    assert any("(Hibernation)" in one for one in _told(world.since(since)))
-    assert run(world.sandbox) == []
-    assert _launched(world.since(0), "shrunk") == launched
-    assert not world.running("shrunk")
-    table = DynamoTable(lambda: client("dynamodb", world.sandbox.aws_url), table_of(world.sandbox))
-    (slept,) = (table.get(SLEEPING, cluster=CLUSTER) or SleepingPools()).pools
-    assert slept.until == f"{hours[0]:02}:00 UTC"
-    before, now = table.get(POOL, cluster=CLUSTER, pool="shrunk"), datetime.now(UTC)
-    table.put(POOL, woken(before, CLUSTER, "shrunk", timedelta(hours=1), now, "alice"))
-    world.runs_until(lambda: len(world.running("shrunk")) == 2)
 
 
 def test_a_pod_that_comes_between_the_decision_and_the_cordon_keeps_its_node(

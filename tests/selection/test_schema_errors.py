@@ -85,7 +85,11 @@ SPEC = {
     "runtimeClassName": "gvisor",
 }
 OWNER = {"kind": "ReplicaSet", "name": "other-abc", "controller": True}
-TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": SPEC}
+TEMPLATE = {
+    "metadata": {"labels": {"app": "web"}},
+    "spec": {"containers": [CONTAINER], "volumes": SPEC["volumes"], "tolerations": [TOLERATION]},
+}
+"""Its pods are read as others are: the whole spec is in those of OBJECTS."""
 OBJECTS: list[dict[str, Any]] = [
     {
         "kind": "Pod",
