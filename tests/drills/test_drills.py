@@ -44,9 +44,9 @@ from tests.end_to_end.launches import answers
 from tests.end_to_end.provisioning import (
     CLUSTER,
     end_time_to_join,
+    invoke,
     let_launches_age,
     message,
-    run,
 )
 from tests.reconciliation.lost_notices import MINUTE, left_running
 from tests.retirement.retirements import interrupted, take
@@ -137,13 +137,13 @@ def test_a_part_of_the_catalog_is_not_read(night: Night) -> None:
 def test_a_cluster_does_not_answer(night: Night) -> None:
     night.faults("kubernetes", {"refuse": True})
     night.next_run("reconcile")
-    run(night.sandbox)
+    invoke(night.sandbox)
     assert CLUSTER in night.look(RUN)
 
 
 @drill("clusterproblemsalarm", codes=["MessageDropped"])
 def test_a_message_names_an_unknown_cluster(night: Night) -> None:
-    run(night.sandbox, message("somebody-elses"))
+    invoke(night.sandbox, message("somebody-elses"))
     assert "somebody-elses" in night.look(RUN)
 
 
@@ -441,7 +441,7 @@ def store_retirements(night: Night, *records: tuple[str, Retirement, dict[str, A
 
 @drill("a-nodeoverlay-is-not-applied", codes=["OverlayConflict"])
 def test_two_overlays_conflict(night: Night) -> None:
-    run(night.sandbox)
+    invoke(night.sandbox)
     assert "overlaid" in night.look(RUN)
 
 
@@ -468,7 +468,7 @@ def test_an_ami_does_not_exist(night: Night) -> None:
 def refused(night: Night, pool: str) -> str:
     """Let a pod wait for a node of a pool that launches none; return what the section shows."""
     night.create(waiting(f"needs-{pool}", pool))
-    run(night.sandbox)
+    invoke(night.sandbox)
     said = night.look("With")
     assert f"default/needs-{pool}" in said
     return said
@@ -481,7 +481,7 @@ def test_nodes_join_late(night: Night) -> None:
     assert "starts no kubelet" in refused[0]["reason"]
     night.values["INSTANCE"] = launched[0]
     let_launches_age(night.sandbox, 6)
-    run(night.sandbox)
+    invoke(night.sandbox)
     said = night.look("Five minutes after the launch")
     assert all(instance in said for instance in launched)
 
@@ -493,7 +493,7 @@ def test_a_wrong_ami_pauses_its_pool_and_resume_goes_on(night: Night) -> None:
     end_time_to_join(night.sandbox, launched)
     until(lambda: not instances_of(night, WRONG))
     let_launches_age(night.sandbox, 2)  # After a minute the buyer sees that they have ended.
-    run(night.sandbox)
+    invoke(night.sandbox)
     said = night.look(RUN)
     assert all(instance in said for instance in launched)
     (paused,) = [e for e in night.seen.of("put-events") if e["detail_type"] == "Leeway Pool Paused"]
@@ -501,7 +501,7 @@ def test_a_wrong_ami_pauses_its_pool_and_resume_goes_on(night: Night) -> None:
     assert "Leeway paused pool wrong-ami" in night.type("kubectl get events")
     assert "InstanceNeverJoined" in night.type("leeway logs admit-node --level warning")
     let_launches_age(night.sandbox, 10)
-    run(night.sandbox)
+    invoke(night.sandbox)
     assert not instances_of(night, WRONG), "a paused pool launches nothing"
     # What the section says to do.
     ec2 = client("ec2", night.sandbox.aws_url)
@@ -511,7 +511,7 @@ def test_a_wrong_ami_pauses_its_pool_and_resume_goes_on(night: Night) -> None:
     try:
         (resume,) = commands(PAGE["a-pool-is-paused"].parts["Do"])
         night.type(resume)
-        run(night.sandbox)
+        invoke(night.sandbox)
         assert len(instances_of(night, WRONG)) == 3
         night.until(lambda: night.type("kubectl get pods").count("Running") >= 3)
     finally:
@@ -524,7 +524,7 @@ def launch_wrong(night: Night) -> list[str]:
     night.create(*(waiting(f"{WRONG}-{number}", WRONG) for number in range(3)))
     if not instances_of(night, WRONG):
         let_launches_age(night.sandbox, 11)
-    run(night.sandbox)
+    invoke(night.sandbox)
     launched = instances_of(night, WRONG)
     assert len(launched) == 3
     return launched
@@ -548,7 +548,7 @@ def test_new_nodes_are_not_admitted(night: Night) -> None:
     let_launches_age(night.sandbox, 11)
     night.faults("aws", denied("admit-node", "ec2", "TerminateInstances") | {"count": 1})
     night.create(waiting("gated", "gated"), waiting("lost-a", "lost"), waiting("lost-b", "lost"))
-    run(night.sandbox)
+    invoke(night.sandbox)
     (gated,), lost = instances_of(night, "gated"), instances_of(night, "lost")
     night.until(lambda: night.seen.of("node-joined", instance=gated))
     night.values["INSTANCE"] = lost[0]
@@ -688,7 +688,7 @@ def nodes(env: Environment, shell: Shell) -> Iterator[dict[str, str]]:
     night = Night(env, shell, (), ())
     let_launches_age(env.sandbox, 11)
     night.create(*(waiting(f"vain-{end}", "healthy") for end in ("2b4c5", "6d7f8", "9g2h4")))
-    run(env.sandbox)
+    invoke(env.sandbox)
     launched = instances_of(night, "healthy")
     night.env.wait(launched, night.begun, Journal.admissions)
     joined = {one["instance"]: str(one["node"]) for one in night.seen.of("node-joined")}
@@ -755,7 +755,7 @@ class TestThreeNodesOfAPool:
         late = waiting("vain-j5k6l", "healthy")
         late["spec"]["tolerations"] = [{"key": "example.com/drill", "operator": "Exists"}]
         night.create(late)
-        run(night.sandbox)
+        invoke(night.sandbox)
         said = night.look(RUN)
         assert "for them in the last hour joined and stayed empty" in said
 
@@ -835,7 +835,7 @@ def test_a_manifest_of_the_api_server_does_not_act(
     in_cluster.create_pool("refused")
     night.values["NAME"] = "refused"
     night.faults(row.part, *row.faults)
-    run(night.sandbox)
+    invoke(night.sandbox)
     assert "403" in night.look("By the next run")
 
 
@@ -851,7 +851,7 @@ def test_karpenter_runs(night: Night) -> None:
     }
     create(night, lease)
     try:
-        run(night.sandbox)
+        invoke(night.sandbox)
         said = night.look("By the next run")
         assert "holderIdentity: karpenter_1" in said
     finally:
@@ -863,7 +863,7 @@ def test_karpenter_is_to_launch_and_is_down(night: Night) -> None:
     table = table_of_drills(night)
     table.put(SWITCH, Switch(CLUSTER, 1, Buyer.KARPENTER, datetime.now(UTC)))
     try:
-        run(night.sandbox)
+        invoke(night.sandbox)
         night.look("By the next run")
     finally:
         table.delete(SWITCH, cluster=CLUSTER)
@@ -873,7 +873,7 @@ def test_karpenter_is_to_launch_and_is_down(night: Night) -> None:
 def test_a_node_costs_more_than_the_cluster_may_spend(night: Night) -> None:
     let_launches_age(night.sandbox, 11)
     night.create(waiting("costs", "dear", cpu="90"))
-    run(night.sandbox)
+    invoke(night.sandbox)
     assert "at most 2.00 USD per hour" in night.look(RUN)
 
 
@@ -886,7 +886,7 @@ def test_there_is_no_catalog_and_the_status_is_not_written(night: Night) -> None
     try:
         night.end_warm("provision-nodes")
         night.faults("aws", denied("provision-nodes", "dynamodb", "PutItem"))
-        run(night.sandbox)
+        invoke(night.sandbox)
         night.look(RUN)
     finally:
         table.put(SURVEY, catalog, region="us-east-1")
@@ -895,7 +895,7 @@ def test_there_is_no_catalog_and_the_status_is_not_written(night: Night) -> None
 @drill("launchproblemsalarm", "launches-are-held-back", codes=["LaunchesCapped"])
 def test_the_maximum_of_launches_is_reached(night: Night) -> None:
     night.create(*(waiting(f"waits-{number}", "healthy") for number in range(5)))
-    run(night.sandbox)
+    invoke(night.sandbox)
     assert "waits-" in night.look(RUN)
 
 

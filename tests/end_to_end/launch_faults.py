@@ -28,7 +28,7 @@ from lightkube.resources.core_v1 import Event, Pod
 
 from tests.end_to_end.conftest import deployment
 from tests.end_to_end.environment import until
-from tests.end_to_end.provisioning import CLUSTER, FUNCTION, end_time_to_join, run, table_of
+from tests.end_to_end.provisioning import CLUSTER, FUNCTION, end_time_to_join, queue, run, table_of
 
 type Document = dict[str, Any]
 
@@ -240,13 +240,13 @@ class PoolCase:
 
 def wake(sandbox: Sandbox) -> None:
     """Send a message to provision_nodes by its queue."""
-    sqs, url = _queue(sandbox)
+    sqs, url = queue(sandbox)
     SqsProvisionNodes(lambda: sqs, url).wake(CLUSTER, "test")
 
 
 def until_consumed(sandbox: Sandbox) -> None:
     """Wait until the queue of provision_nodes has no message, visible or not."""
-    sqs, url = _queue(sandbox)
+    sqs, url = queue(sandbox)
     names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
 
     def consumed() -> bool:
@@ -254,12 +254,6 @@ def until_consumed(sandbox: Sandbox) -> None:
         return not any(int(count) for count in found.values())
 
     until(consumed)
-
-
-def _queue(sandbox: Sandbox) -> tuple[Any, str]:
-    sqs = client("sqs", sandbox.aws_url)
-    (url,) = [one for one in sqs.list_queues()["QueueUrls"] if one.endswith("provision.fifo")]
-    return sqs, url
 
 
 def _tags(instance: Mapping[str, Any]) -> dict[str, str]:

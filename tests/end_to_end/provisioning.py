@@ -121,9 +121,40 @@ def message(cluster: str = CLUSTER, why: str = "test") -> dict[str, Any]:
     return {"messageId": uuid4().hex, "receiptHandle": "unknown", "body": body}
 
 
-def run(sandbox: Sandbox, *messages: dict[str, Any]) -> list[str]:
-    """Invoke provision_nodes with messages, one by default; return the ids of those that SQS would
-    deliver again."""
+def run(sandbox: Sandbox) -> list[str]:
+    """Send a message to the queue of provision_nodes, and wait until a run has served it: SQS gives
+    the messages of a cluster to one run at a time. Return the message's id if it comes again."""
+    body = message(sandbox.endpoints.cluster)["body"]
+    sqs, url = queue(sandbox)
+    sent = sqs.send_message(
+        QueueUrl=url,
+        MessageBody=body,
+        MessageGroupId=sandbox.endpoints.cluster,
+        MessageDeduplicationId=uuid4().hex,
+    )["MessageId"]
+
+    def served() -> list[dict[str, Any]]:
+        return [
+            entry
+            for entry in sandbox.journal()
+            if entry["kind"] == "queue-batch" and sent in {one["id"] for one in entry["messages"]}
+        ]
+
+    batch = until(served)[0]
+    assert batch["outcome"] == "ok", batch
+    return [one for one in batch["failed"] if one == sent]
+
+
+def queue(sandbox: Sandbox) -> tuple[Any, str]:
+    """Return a client of SQS and the URL of the queue of provision_nodes."""
+    sqs = client("sqs", sandbox.aws_url)
+    (url,) = [one for one in sqs.list_queues()["QueueUrls"] if one.endswith("provision.fifo")]
+    return sqs, url
+
+
+def invoke(sandbox: Sandbox, *messages: dict[str, Any]) -> list[str]:
+    """Invoke provision_nodes with messages, by default one, beside its queue; return the ids of
+    those that SQS would deliver again."""
     functions = boto3.session.Session("sandbox", "sandbox").client(
         "lambda", endpoint_url=sandbox.lambda_url, region_name="us-east-1"
     )

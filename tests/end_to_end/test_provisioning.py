@@ -30,6 +30,7 @@ from tests.end_to_end.provisioning import (
     FUNCTION,
     bound,
     instances,
+    invoke,
     message,
     nodes,
     run,
@@ -114,7 +115,7 @@ def test_a_cluster_without_nodes_gets_them_for_pending_pods_and_none_twice(
 ) -> None:
     create_workloads([deployment("web", 12, 5)], sandbox.write_kubeconfig())
     until(lambda: len(list(kube.list(Pod, namespace="default"))) == 12)
-    assert run(sandbox, message(why="12 pods are pending"), message()) == []
+    assert invoke(sandbox, message(why="12 pods are pending"), message()) == []
     bought = instances(sandbox)
     assert bought
     # The nodes join now: a message for the same pods, late or repeated, launches nothing.
@@ -189,15 +190,15 @@ def test_a_pod_that_fits_nowhere_has_one_event_and_a_status(sandbox: Sandbox, ku
 
 def test_messages_for_other_clusters_are_dropped(sandbox: Sandbox) -> None:
     broken = message() | {"body": "not JSON"}
-    assert run(sandbox, message(cluster="somebody-elses"), broken) == []
+    assert invoke(sandbox, message(cluster="somebody-elses"), broken) == []
 
 
 def test_an_api_server_that_does_not_answer_keeps_the_message(sandbox: Sandbox) -> None:
     sandbox.faults("kubernetes", [{"verb": "list", "resource": "pods", "status": 503}])
     kept = message()
-    assert run(sandbox, kept) == [kept["messageId"]]
+    assert invoke(sandbox, kept) == [kept["messageId"]]
     sandbox.faults("kubernetes", [])
-    assert run(sandbox, kept) == []
+    assert invoke(sandbox, kept) == []
 
 
 def test_a_run_that_is_killed_after_any_aws_call_is_completed_by_the_next(
