@@ -119,11 +119,12 @@ class GivingBack(Replacing):
                 _change_retirement(self.sandbox, detail["instance"], _as_if_long_ended)
 
     def outcome(
-        self, instance: str, since: float = 0, kind: str = "capacity-return"
+        self, instance: str, since: float = 0, kind: str = "capacity-return", declined: bool = False
     ) -> Entry | None:
-        """The outcome of the retirement of an instance, if there is one."""
-        found = self.since(since).outcomes(instance)
-        return next((e for e in found if e["kind"] == kind), None)
+        """The outcome of the retirement of an instance, if there is one. Faults of other tests, and
+        a busy machine, may have an earlier one `declined`."""
+        found = (e for e in self.since(since).outcomes(instance) if e["kind"] == kind)
+        return next((e for e in found if (e["result"] == "declined") is declined), None)
 
 
 @pytest.fixture(scope="module")
@@ -178,8 +179,8 @@ def test_a_pod_that_comes_between_the_decision_and_the_cordon_keeps_its_node(
     world.scale("raced", 1)
     until(lambda: list(world.running("raced").values()) == [node])
     world.sandbox.faults("kubernetes", [])
-    outcome = world.runs_until(lambda: world.outcome(instance, since))
-    assert (outcome["result"], outcome["terminated"]) == ("declined", False)
+    outcome = world.runs_until(lambda: world.outcome(instance, since, declined=True))
+    assert not outcome["terminated"]
     assert "NodeKept" in str(outcome)
     seen = world.since(since)
     assert seen.of("node-cordoned", node=node), "the pod came before the cordon took effect"
