@@ -76,9 +76,15 @@ WAKES_AHEAD = timedelta(seconds=75)
 and a message that waits for two minutes raises an alarm."""
 
 
+UNCORDON_SEEN_WITHIN = timedelta(seconds=30)
+"""How long a node that stays counts as uncordoned. Watches are read until they are silent for a
+moment, and a slow API server may tell of the uncordon after the table tells that it is done: a run
+in between would launch a node for the pods that have room again."""
+
+
 class ReturnCapacity:
-    """Gives capacity back. What a warm function remembers only saves calls
-    and log lines."""
+    """Gives capacity back. What a warm function remembers saves calls and log lines, and keeps it
+    from believing a watch that is late."""
 
     def __init__(self, deps: Dependencies) -> None:
         self._deps = deps
@@ -87,6 +93,7 @@ class ReturnCapacity:
         self._declined: dict[str, datetime] = {}
         self._orphaned: dict[str, frozenset[Reason]] = {}
         self._rehearsed: dict[str, frozenset[NodeReturn]] = {}
+        self._stayed: dict[str, tuple[str, datetime]] = {}
 
     def after_run(
         self, read: ClusterRead, policy: ClusterPolicy, may_begin: bool
@@ -360,20 +367,22 @@ class ReturnCapacity:
 
     def staying(self, cluster: str, awake: Collection[str]) -> frozenset[str]:
         """Undo the returns of nodes whose pool hibernated and is `awake` now, and return their
-        instances: a drain that waited all night must not hold a node of the day.
+        instances: a drain that waited all night must not hold a node of the day. They are returned
+        for a while after they are uncordoned, too: a watch may tell that later than the table.
 
         Raises:
             CloudUnavailable, CloudRefused: the table failed, or Lambda. The next run, or reconcile,
                 repeats what is missing.
         """
-        return frozenset(
-            one.instance
-            for one in self._open(cluster)
-            if one.returns is not None
-            and one.returns.cause == Cause.HIBERNATION
-            and one.facts.owner.name in awake
-            and self._stays(one)
-        )
+        now = self._deps.clock.now()
+        for one in self._open(cluster):
+            self._stayed.pop(one.instance, None)
+            pool, hibernates = one.facts.owner.name, Cause.HIBERNATION
+            slept = one.returns is not None and one.returns.cause == hibernates
+            if slept and pool in awake and self._stays(one):
+                self._stayed[one.instance] = pool, now + UNCORDON_SEEN_WITHIN
+        self._stayed = {one: kept for one, kept in self._stayed.items() if now < kept[1]}
+        return frozenset(one for one, (pool, _) in self._stayed.items() if pool in awake)
 
     def _stays(self, record: Retirement) -> bool:
         """Undo a return, whatever its drain or another run writes meanwhile; False if its instance
