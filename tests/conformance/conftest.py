@@ -24,9 +24,12 @@ from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import Namespace, Node
 from lightkube.resources.rbac_authorization_v1 import ClusterRole
 
+from tests.end_to_end.conftest import pytest_runtest_makereport
 from tests.end_to_end.environment import Environment, until
 from tests.end_to_end.provisioning import PARAMETERS
 from tests.sandbox.kubernetes.live import running_cluster
+
+__all__ = ["pytest_runtest_makereport"]
 
 GIVEN, CONTEXT, ALLOWED = (
     f"LEEWAY_CONFORMANCE_{name}" for name in ("KUBECONFIG", "CONTEXT", "YES_THIS_CLUSTER")

@@ -39,6 +39,7 @@ class Night:
 
     def __init__(self, env: Conformance, http: Any) -> None:
         self.env = env
+        self.sandbox = env.sandbox
         self.http = http
         self.cluster = env.sandbox.endpoints.cluster
 
@@ -65,7 +66,7 @@ class Night:
         end = time.monotonic() + PATIENCE
         while not (value := found()):
             assert time.monotonic() < end, self.env.since(0).of("logs")[-6:]
-            assert run(self.env.sandbox) == []
+            assert run(self.sandbox) == []
             time.sleep(2)
         return value
 
@@ -165,7 +166,7 @@ def test_a_pool_goes_to_zero_outside_of_its_windows_and_says_so_once(night: Nigh
 
     night.runs_until(lambda: {uid for uid, _ in told()} == {pool, *pods})
     for _ in range(2):
-        assert run(night.env.sandbox) == []
+        assert run(night.sandbox) == []
     assert night.sleeps()
     assert Counter(uid for uid, _ in told()) == Counter([pool, *pods]), "one Event for each"
     assert all(f"hibernates until {opens:%H}:00 UTC" in said for _, said in told())

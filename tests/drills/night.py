@@ -154,11 +154,7 @@ class Night:
 
     def end_warm(self, function: str) -> None:
         """End the warm processes of a function: they remember manifests for 45 seconds."""
-        name, functions = f"leeway-{function}", client("lambda", self.sandbox.lambda_url)
-        while self.sandbox.status()["lambda"]["functions"][name]["idle"]:
-            self.faults("lambda", {"function": name, "kill": "before"})
-            functions.invoke(FunctionName=name, Payload=b"{}")
-        self.faults("lambda")
+        self.env.end_warm(f"leeway-{function}")
 
     def next_run(self, function: str) -> Entry:
         """Run a function as its schedule does, and wait for the end of the run. Other runs after

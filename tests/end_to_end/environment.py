@@ -143,6 +143,14 @@ class Environment:
         """Return all entries since a time."""
         return Journal(tuple(e for e in self.sandbox.journal() if e["at"] >= moment))
 
+    def end_warm(self, function: str) -> None:
+        """End the warm processes of a function, with what they remember, and remove its faults."""
+        functions = client("lambda", self.sandbox.lambda_url)
+        while self.sandbox.status()["lambda"]["functions"][function]["idle"]:
+            self.sandbox.faults("lambda", [{"function": function, "kill": "before"}])
+            functions.invoke(FunctionName=function, Payload=b"{}")
+        self.sandbox.faults("lambda", [])
+
     def forget_unavailable_offerings(self) -> None:
         """Remove the marks of offerings as unavailable: an interruption marks that of its instance
         for three minutes."""
