@@ -184,7 +184,7 @@ def test_the_command_prints_a_policy_that_aws_takes(
     assert main.run(["select", "--for-group", "advice", "--sandbox"]) == 0
     printed = capsys.readouterr()
     assert "1 instance type -> 20 instance types" in printed.err
-    assert "Interruptions: none of these types ran in the cluster" in printed.err
+    assert "Interruptions: Leeway knows of no Spot instances of these types" in printed.err
     account.client("autoscaling").update_auto_scaling_group(
         AutoScalingGroupName="advice", MixedInstancesPolicy=json.loads(printed.out)
     )
@@ -229,6 +229,24 @@ def test_the_interruptions_that_were_counted_are_shown(
     said = capsys.readouterr().err
     assert "Interruptions in 30 days: 3 in 700 instance-h of 1 type -> " in said
     assert "instance-h of 2 types; 18 types of the policy did not run here." in said
+
+
+def test_interruptions_that_cannot_be_read_are_not_said_to_be_none(
+    account: Sandbox, capsys: pytest.CaptureFixture[str]
+) -> None:
+    launch_template(account, "unread", InstanceType="m5.large")
+    tag = {"Key": "eks:cluster-name", "Value": "prod", "PropagateAtLaunch": True}
+    template = {"LaunchTemplateName": "unread", "Version": "$Latest"}
+    create(account, "unread", LaunchTemplate=template, Tags=[tag])
+    fault = {"service": "dynamodb", "action": "Query", "error": "AccessDeniedException"}
+    account.control("PUT", "faults", {"faults": [fault | {"status": 400}]})
+    try:
+        assert main.run(["select", "--for-group", "unread", "--sandbox"]) == 0
+    finally:
+        account.control("PUT", "faults", {"faults": []})
+    said = capsys.readouterr().err
+    assert "warning: the Spot interruptions that Leeway counted are not read: " in said
+    assert "may not call Query" in said
 
 
 def test_the_template_of_an_override_stays(

@@ -51,8 +51,8 @@ _TEMPLATE = "LaunchTemplateSpecification"
 STRATEGY = "price-capacity-optimized"
 
 UNKNOWN_INTERRUPTIONS = (
-    "Interruptions: none of these types ran in the cluster as Spot instances. EC2 shows those of "
-    "the last month in the Spot Instance Advisor."
+    "Interruptions: Leeway knows of no Spot instances of these types in the cluster. EC2 shows the "
+    "interruptions of the last month in the Spot Instance Advisor."
 )
 
 
