@@ -75,7 +75,6 @@ WAKES_AHEAD = timedelta(seconds=75)
 """How far ahead a run requests a further one. The run of the next minute finds what is due later,
 and a message that waits for two minutes raises an alarm."""
 
-
 UNCORDON_SEEN_WITHIN = timedelta(seconds=30)
 """How long a node that stays counts as uncordoned. Watches are read until they are silent for a
 moment, and a slow API server may tell of the uncordon after the table tells that it is done: a run
@@ -93,7 +92,7 @@ class ReturnCapacity:
         self._declined: dict[str, datetime] = {}
         self._orphaned: dict[str, frozenset[Reason]] = {}
         self._rehearsed: dict[str, frozenset[NodeReturn]] = {}
-        self._stayed: dict[str, tuple[str, datetime]] = {}
+        self._stayed: dict[str, tuple[str, str, datetime]] = {}
 
     def after_run(
         self, read: ClusterRead, policy: ClusterPolicy, may_begin: bool
@@ -380,9 +379,11 @@ class ReturnCapacity:
             pool, hibernates = one.facts.owner.name, Cause.HIBERNATION
             slept = one.returns is not None and one.returns.cause == hibernates
             if slept and pool in awake and self._stays(one):
-                self._stayed[one.instance] = pool, now + UNCORDON_SEEN_WITHIN
-        self._stayed = {one: kept for one, kept in self._stayed.items() if now < kept[1]}
-        return frozenset(one for one, (pool, _) in self._stayed.items() if pool in awake)
+                self._stayed[one.instance] = cluster, pool, now + UNCORDON_SEEN_WITHIN
+        self._stayed = {one: kept for one, kept in self._stayed.items() if now < kept[2]}
+        return frozenset(
+            one for one, (of, pool, _) in self._stayed.items() if of == cluster and pool in awake
+        )
 
     def _stays(self, record: Retirement) -> bool:
         """Undo a return, whatever its drain or another run writes meanwhile; False if its instance

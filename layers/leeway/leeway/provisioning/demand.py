@@ -257,7 +257,7 @@ def nodes_in_service(state: ClusterState, instances: Iterable[str]) -> Mapping[s
 
 
 def _in_service(node: ExistingNode) -> bool:
-    return not any(_is_startup(taint) or taint.key in {CORDONED, RETIRING} for taint in node.taints)
+    return not (_transient(node) or any(t.key in {CORDONED, RETIRING} for t in node.taints))
 
 
 def _shows(node: ExistingNode, instance: InstanceFacts) -> bool:
