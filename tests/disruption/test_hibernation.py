@@ -152,13 +152,19 @@ def test_an_expired_node_of_a_pool_that_hibernates_ends_within_the_bound_of_its_
     assert record.deadline is not None
 
 
-def test_a_node_stays_whose_pool_wakes_before_its_drain_has_ended(catalog: Catalog) -> None:
+def going_asleep(catalog: Catalog) -> Returning:
+    """A cluster whose pool `web` hibernates: its node `busy`, with a pod, is given back."""
     cluster = Cluster(catalog)
     cluster.add("busy", *pods(1, cpu=500), created_at=NOW - DAY)
     cluster.sleeping = {"web": replace(ASLEEP, pool="web")}
     returning = Returning(cluster)
     returning.record_launches()
     returning.runs(3)
+    return returning
+
+
+def test_a_node_stays_whose_pool_wakes_before_its_drain_has_ended(catalog: Catalog) -> None:
+    returning = going_asleep(catalog)
     assert returning.returns.staying("prod", ["other"]) == frozenset()
     assert returning.retirements["i-busy"].phase is Phase.NOTICED
     returning.starts.failures = 1
@@ -173,12 +179,7 @@ def test_a_node_stays_whose_pool_wakes_before_its_drain_has_ended(catalog: Catal
 def test_a_node_that_stays_counts_as_uncordoned_until_watches_have_told_it(
     catalog: Catalog,
 ) -> None:
-    cluster = Cluster(catalog)
-    cluster.add("busy", *pods(1, cpu=500), created_at=NOW - DAY)
-    cluster.sleeping = {"web": replace(ASLEEP, pool="web")}
-    returning = Returning(cluster)
-    returning.record_launches()
-    returning.runs(3)
+    returning = going_asleep(catalog)
     staying = partial(returning.returns.staying, "prod")
     assert staying(["web"]) == {"i-busy"}
     record = returning.retirements["i-busy"]
@@ -212,12 +213,7 @@ def test_a_node_stays_unless_its_drain_ends_meanwhile(
     catalog: Catalog, phase: Phase, stays: bool
 ) -> None:
     """Otherwise a run would launch a node for the pods that get room again."""
-    cluster = Cluster(catalog)
-    cluster.add("busy", *pods(1, cpu=500), created_at=NOW - DAY)
-    cluster.sleeping = {"web": replace(ASLEEP, pool="web")}
-    returning = Returning(cluster)
-    returning.record_launches()
-    returning.runs(3)
+    returning = going_asleep(catalog)
     store = returning.table.before
 
     def write(operation: str, key: Key) -> None:

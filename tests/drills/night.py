@@ -159,9 +159,7 @@ class Night:
     def next_run(self, function: str) -> Entry:
         """Run a function as its schedule does, and wait for the end of the run. Other runs after
         it are tries of the same event."""
-        before = len(self._runs(function))
-        self.fire(function)
-        return self.until(lambda: self._runs(function)[before:])[0]
+        return self.env.next_run(f"leeway-{function}")
 
     def fire(self, function: str) -> None:
         """Run the schedule of a function."""

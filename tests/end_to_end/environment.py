@@ -143,6 +143,16 @@ class Environment:
         """Return all entries since a time."""
         return Journal(tuple(e for e in self.sandbox.journal() if e["at"] >= moment))
 
+    def next_run(self, function: str) -> Entry:
+        """Run a function as its schedule does, and wait for the end of a run."""
+
+        def ended(seen: Journal) -> list[Entry]:
+            return seen.of("invocation", function=function)
+
+        before = len(ended(self.since(0)))
+        assert self.sandbox.fire(function) == [function]
+        return self.until(0, lambda seen: ended(seen)[before:])[0]
+
     def end_warm(self, function: str) -> None:
         """End the warm processes of a function, with what they remember, and remove its faults."""
         functions = client("lambda", self.sandbox.lambda_url)

@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import pytest
@@ -19,7 +18,7 @@ from lightkube.resources.apps_v1 import Deployment, ReplicaSet, StatefulSet
 from lightkube.resources.core_v1 import PodTemplate
 from lightkube.resources.rbac_authorization_v1 import RoleBinding
 
-from tests.end_to_end.environment import PATIENCE, Environment, Journal
+from tests.end_to_end.environment import PATIENCE, Environment
 from tests.end_to_end.rights import granted, used
 
 CLUSTER = "end-to-end"
@@ -146,28 +145,14 @@ def size(kube: Client, name: str, namespace: str) -> int | None:
 
 def tick_until(env: Environment, condition: Callable[[], bool]) -> None:
     """Run keep_headroom until a condition holds at the end of a run."""
-
-    def more(seen: Journal, before: int) -> bool:
-        return len(seen.of("invocation", function="leeway-keep-headroom")) > before
-
     end = time.monotonic() + PATIENCE
-    while True:
-        before = len(env.since(0).of("invocation", function="leeway-keep-headroom"))
-        env.sandbox.fire(schedule_of(env.sandbox))
-        env.until(0, partial(more, before=before))
-        if condition():
-            return
+    while env.next_run("leeway-keep-headroom") and not condition():
         assert time.monotonic() < end, "headroom was not kept"
 
 
 def start_anew(sandbox: Sandbox) -> None:
     """Restart the function, so that its next run reads the manifests again."""
     sandbox.faults("lambda", [{"function": "*keep-headroom*", "kill": "before"}])
-
-
-def schedule_of(sandbox: Sandbox) -> str:
-    (name,) = [s["name"] for s in sandbox.schedules() if s["name"].endswith("-keep-headroom")]
-    return str(name)
 
 
 def leeway(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox, *arguments: str) -> None:

@@ -21,7 +21,7 @@ from lightkube.resources.core_v1 import Event, Node, PersistentVolumeClaim, Pod
 from lightkube.types import PatchType
 
 from tests.end_to_end.conftest import deployment
-from tests.end_to_end.environment import until
+from tests.end_to_end.environment import Environment, until
 from tests.end_to_end.killed_runs import Killed, Killer, run_killed
 from tests.end_to_end.launch_faults import ONE_POD_EACH, PoolCase, failing, until_consumed, wake
 from tests.end_to_end.promises import check_promises
@@ -40,7 +40,7 @@ from tests.end_to_end.provisioning import (
 )
 from tests.end_to_end.replacing import wait_until
 from tests.end_to_end.rights import granted, used
-from tests.end_to_end.test_headroom import adopt, schedule_of
+from tests.end_to_end.test_headroom import adopt
 from tests.launch.pools import document, node_class, pool
 
 POOLS = ("killed", "repeated")
@@ -355,16 +355,13 @@ def of_windows(window: dict[str, str]) -> list[dict[str, Any]]:
     ]
 
 
-KILLED = ("keep-headroom", FUNCTION)
+HEADROOM = "leeway-keep-headroom"
 
 
 def forget_manifests(sandbox: Sandbox) -> None:
-    """End the workers of two functions: the next ones read the manifests again."""
-    sandbox.faults("lambda", [{"function": f"*{name}*", "kill": "before"} for name in KILLED])
-    sandbox.fire(schedule_of(sandbox))
-    with pytest.raises(AssertionError):
-        run(sandbox)
-    sandbox.faults("lambda", [])
+    """End the processes of two functions: the next ones read the manifests again."""
+    for function in (HEADROOM, FUNCTION):
+        Environment(sandbox).end_warm(function)
 
 
 def running(kube: Client, namespace: str, name: str) -> list[Pod]:
@@ -394,7 +391,7 @@ def test_nodes_are_launched_before_a_window_and_at_its_start_every_pod_runs(
     pausing = ("leeway-headroom", "office-warm")
 
     def buffer_exists() -> bool:
-        sandbox.fire(schedule_of(sandbox))
+        sandbox.fire(HEADROOM)
         return any(pod.metadata for pod in kube.list(Pod, namespace=pausing[0]))
 
     until(buffer_exists)
@@ -405,7 +402,7 @@ def test_nodes_are_launched_before_a_window_and_at_its_start_every_pod_runs(
     assert max(fleets) < start.timestamp(), "the nodes were launched too late"
     wait_until(start.timestamp())
     until(lambda: len(running(kube, *pausing)) == 1)
-    sandbox.fire(schedule_of(sandbox))
+    sandbox.fire(HEADROOM)
     until(lambda: len(running(kube, "default", "reports")) == 2)
     pods = running(kube, "default", "reports")
     joined = {e["node"]: e["instance"] for e in sandbox.journal() if e["kind"] == "node-joined"}

@@ -173,9 +173,8 @@ class Zygote:
                     self._fork(message, descriptors[0])
 
     def _send(self, message: dict[str, Any]) -> None:
-        with contextlib.suppress(
-            ConnectionError
-        ):  # the service has ended, and so will this process
+        # The service has ended, and so will this process.
+        with contextlib.suppress(ConnectionError):
             self._connection.send(json.dumps(message).encode())
 
     def _load(self) -> None:
