@@ -17,7 +17,7 @@ class CapacityAnswer(BaseModel):
     """The answer to a request.
 
     - `launched`: the instances that were launched, now or before, for pods of the node or on which
-      they have a place. One whose Node goes or is cordoned is not named any more.
+      they have a place. An instance whose Node retires, is cordoned or not Ready is left out.
     - `existing`: how many of its pods have a place on other nodes that had joined.
     - `without_node`: why some of its pods have no place; empty if all have one.
     """

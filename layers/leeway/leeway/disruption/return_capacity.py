@@ -76,14 +76,14 @@ WAKES_AHEAD = timedelta(seconds=75)
 and a message that waits for two minutes raises an alarm."""
 
 UNCORDON_SEEN_WITHIN = timedelta(seconds=30)
-"""How long a node that stays counts as uncordoned. Watches are read until they are silent for a
-moment, and a slow API server may tell of the uncordon after the table tells that it is done: a run
-in between would launch a node for the pods that have room again."""
+"""How long a node that stays counts as uncordoned. A run reads each watch until it is silent for a
+moment, so a slow API server may report the uncordon only after the record says that it is done. A
+run in between would launch a node for pods that have room again."""
 
 
 class ReturnCapacity:
-    """Gives capacity back. What a warm function remembers saves calls and log lines, and keeps it
-    from believing a watch that is late."""
+    """Gives capacity back. What a warm function remembers saves calls and log lines, and corrects
+    what a late watch has not reported yet."""
 
     def __init__(self, deps: Dependencies) -> None:
         self._deps = deps
@@ -367,7 +367,7 @@ class ReturnCapacity:
     def staying(self, cluster: str, awake: Collection[str]) -> frozenset[str]:
         """Undo the returns of nodes whose pool hibernated and is `awake` now, and return their
         instances: a drain that waited all night must not hold a node of the day. They are returned
-        for a while after they are uncordoned, too: a watch may tell that later than the table.
+        for a while after they are uncordoned, too: a watch may report that later than the table.
 
         Raises:
             CloudUnavailable, CloudRefused: the table failed, or Lambda. The next run, or reconcile,
