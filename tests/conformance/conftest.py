@@ -36,7 +36,7 @@ GIVEN, CONTEXT, ALLOWED = (
 )
 """The variables in which `make conformance` names a cluster."""
 
-NODES = 5
+NODES, GROUP = 5, real_scenario("", 0).groups[0].name
 SOMEBODYS = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "ClusterRole",
@@ -54,6 +54,10 @@ class Conformance(Environment):
         self.kube = kube
         self.namespace = namespace
         self._image = image_of(kube)
+
+    def free_nodes(self, count: int, group: str = GROUP) -> dict[str, str]:
+        """Return unused nodes of the group: a node that a pool has left launches no successor."""
+        return super().free_nodes(count, group or GROUP)
 
     def deploy(self, name: str, replicas: int, grace: int = 5) -> None:
         """Create a Deployment and wait until its pods are Ready."""
