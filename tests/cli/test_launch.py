@@ -1,12 +1,15 @@
 """`leeway launch`: manifests and pods in, fleet requests and nodes out."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from leeway.catalog.stored import SURVEY
+from leeway.hibernation import woken
+from leeway.manifests.node_pool import SCHEDULE
 from leeway.pool_pauses import NODES_NEVER_JOINED, POOL, PoolRecord
 from leeway.selection.offers.survey import compressed
 from leeway_cli import main
@@ -147,6 +150,21 @@ def test_a_paused_pool_launches_nothing_and_the_reason_is_printed(
     printed = capsys.readouterr()
     assert json.loads(printed.out)["launches"] == []
     assert "NodesNeverJoined" in printed.err
+
+
+def test_a_pool_that_hibernates_launches_nothing_by_hand_either(
+    catalog: Sandbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opens = (datetime.now(UTC) + timedelta(hours=6)).hour
+    window = {"timezone": "UTC", "start": f"0 {opens} * * *", "end": f"30 {opens} * * *"}
+    document = pool()
+    document["metadata"]["annotations"] = {SCHEDULE: json.dumps([window])}
+    asleep = command(tmp_path, document, node_class())
+    assert main.run(asleep) == 1
+    assert "hibernates until" in capsys.readouterr().err
+    awake = woken(None, "prod", "web", timedelta(hours=1), datetime.now(UTC), "alice")
+    table_in(catalog).put(POOL, awake)
+    assert main.run(asleep) == 0
 
 
 BAD: dict[str, tuple[list[str], str]] = {

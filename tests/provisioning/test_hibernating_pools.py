@@ -26,7 +26,7 @@ from leeway.switched import SWITCHED_TO_KARPENTER
 
 from tests.aws.stored import manifest
 from tests.disruption.clusters import facts
-from tests.launch.launching import NOW, order
+from tests.launch.launching import NOW
 from tests.launch.pools import ONE_POD_EACH, node_class, pods, pool
 from tests.provisioning.buying import Buying, big_pods, node
 from tests.retirement.retirements import take
@@ -86,6 +86,16 @@ def test_a_woken_pool_launches_until_its_time_is_over(catalog: Catalog) -> None:
     assert not buying.run().launched
 
 
+def test_a_pool_that_is_woken_during_a_run_launches_in_the_next_one(catalog: Catalog) -> None:
+    """A run that found it asleep has not looked for nodes of the pool that stay."""
+    buying = Buying(catalog, asleep(), node_class())
+    buying.wait_for_nodes(*big_pods(1))
+    deps = replace(buying.dependencies(), launch_block=lambda *_: wake(buying, HOUR))
+    report = NodeProvisioning(deps).run("prod", "pods are pending", buying.time + HOUR)
+    assert ([*report.sleeping], report.launched) == (["web"], ())
+    assert len(buying.run().launched) == 1
+
+
 def test_a_pool_is_launched_from_as_long_before_its_window_as_its_nodes_take(
     catalog: Catalog,
 ) -> None:
@@ -108,14 +118,6 @@ def test_a_static_pool_that_hibernates_lacks_no_nodes(catalog: Catalog) -> None:
     assert (report.launched, report.static_pools, report.launch_problems) == ((), (), ())
     buying.time += 10 * HOUR
     assert len(buying.run().launched) == 2
-
-
-def test_what_a_person_launches_by_hand_waits_too(catalog: Catalog) -> None:
-    buying = Buying(catalog, asleep(), node_class())
-    outcome = buying.launch_nodes.launch(order(catalog, asleep(), node_class()))
-    assert {one.cause.code for one in outcome.without_node} == {POOL_HIBERNATES.name}
-    preview = buying.launch_nodes.preview(order(catalog, asleep(), node_class()))
-    assert not preview.prepared
 
 
 def test_no_pool_sleeps_any_more_after_the_last_one_was_deleted(catalog: Catalog) -> None:

@@ -72,7 +72,8 @@ def launch(
     name = _cluster(cluster, manifests)
     limit = parse_duration("--timeout", timeout)
     deployment = find_stack(stack)
-    order = _order(name, manifests, pods, nodes or (), find_catalog(region, stack, sandbox=False))
+    catalog = find_catalog(region, stack, sandbox=False)
+    order = _order(deployment, name, manifests, pods, nodes or (), catalog)
     if dry_run:
         _preview(deployment, order, output)
     else:
@@ -154,14 +155,18 @@ def _cluster(given: str, manifests: "Sequence[Manifest]") -> str:
 
 
 def _order(
+    deployment: Stack,
     cluster: str,
     manifests: "Sequence[Manifest]",
     pods: Sequence[Path],
     nodes: Sequence[Path],
     catalog: "Catalog",
 ) -> "LaunchOrder":
+    from leeway.clock import SystemClock
+    from leeway.launch.hibernating import read_sleeping
     from leeway.launch.launch_run import LaunchOrder
     from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, pending_pods
+    from leeway.wiring.clients import table
 
     given, running = KubernetesFiles(pods), KubernetesFiles(nodes)
     waiting = given.read_with(running, lambda of, others: pending_pods(of, {}, others))
@@ -174,6 +179,9 @@ def _order(
         for document in running.documents
         if document.get("kind") == "Node"
     }
+    with aws_errors(deployment.where):
+        records = table(name=deployment.table)
+        sleeping = read_sleeping(records, cluster, manifests, SystemClock().now())
     return LaunchOrder(
         cluster=cluster,
         manifests=with_overlays(manifests, catalog),
@@ -182,4 +190,5 @@ def _order(
         nodes=running.read_with(given, existing_nodes),
         joined={instance: name for instance, name in joined.items() if instance},
         daemons=running.read_with(given, daemons_of),
+        sleeping=sleeping,
     )

@@ -439,6 +439,8 @@ class NodeProvisioning:
                 if one.keeps_offering
                 for pod in demand.moving[one.instance]
             ),
+            # As the run found them first: it has looked for the nodes of awake pools that stay.
+            sleeping=read.sleeping,
             launch_block=partial(self._deps.launch_block, read.cluster),
         )
         return order, stopped, vain

@@ -10,7 +10,6 @@ from leeway.instances.facts import InstanceFacts
 from leeway.launch.carry_out import IntentExecutor
 from leeway.launch.fleet_errors import launch_refused
 from leeway.launch.fleets import groups_of
-from leeway.launch.hibernating import read_sleeping
 from leeway.launch.intent import LaunchedNode, LaunchIntent, LaunchOutcome, all_intents
 from leeway.launch.late_nodes import LatePool, late_pools
 from leeway.launch.launch_run import (
@@ -66,9 +65,9 @@ class LaunchNodes:
         """
         records = self._deps.table.list(POOL, cluster=order.cluster)
         intents = all_intents(self._deps.table, order.cluster)
-        asleep = self._sleeping(order)
-        stopped = {**_paused(records), **asleep}
-        run = LaunchRun(self._deps, order, self._supplies, intents, stopped, records, asleep)
+        run = LaunchRun(
+            self._deps, order, self._supplies, intents, _stopped(order, records), records
+        )
         if order.retiring is not None:
             run.otherwise = "this run only plans"
             _prepared_plan(run, run.plan_static)
@@ -98,8 +97,7 @@ class LaunchNodes:
         table = self._deps.table
         intents = list(table.list(self._deps.intents, cluster=order.cluster))
         records, now = table.list(POOL, cluster=order.cluster), self._deps.clock.now()
-        asleep = self._sleeping(order)
-        paused = {**_paused(records), **asleep}
+        stopped = _stopped(order, records)
         answered = [one for one in intents if one.is_answered]
         # The instances of the other kind of intents count. Who wrote these admits them.
         answered += [
@@ -107,10 +105,10 @@ class LaunchNodes:
             for one in all_intents(table, order.cluster)
             if one.is_answered and one not in intents
         ]
-        run = LaunchRun(self._deps, order, self._supplies, answered, dict(paused), records, asleep)
+        run = LaunchRun(self._deps, order, self._supplies, answered, dict(stopped), records)
         # To repeat a request may launch its instances. Those of such a pool are found by their
         # tag, after the time in which a request is repeated.
-        waiting = [one for one in intents if one.pool in paused and one.may_repeat(now)]
+        waiting = [one for one in intents if one.pool in stopped and one.may_repeat(now)]
         results = [
             self._executor.carry_out(one, new=False)
             for one in intents
@@ -139,12 +137,6 @@ class LaunchNodes:
                 self._deps.clock.sleep(THROTTLED_PAUSE)
         plan = run.plan()
         return run.outcome(plan, planned_pods(plan))
-
-    def _sleeping(self, order: LaunchOrder) -> dict[str, Reason]:
-        """Return which pools hibernate, and why nothing is launched from them."""
-        now = self._deps.clock.now()
-        found = read_sleeping(self._deps.table, order.cluster, order.manifests, now)
-        return reasons_of(found)
 
     def _fill_static_pools(self, run: LaunchRun) -> None:
         """Launch the nodes that static pools lack: pods of the same run find them on their way."""
@@ -220,9 +212,10 @@ class LaunchNodes:
                 run.reasons += failed
 
 
-def _paused(records: Iterable[PoolRecord]) -> dict[str, Reason]:
-    """Return which pools are paused, and why."""
-    return {one.pool: one.paused for one in records if one.paused is not None}
+def _stopped(order: LaunchOrder, records: Iterable[PoolRecord]) -> dict[str, Reason]:
+    """Return which pools are paused or hibernate, and why nothing is launched from them."""
+    paused = {one.pool: one.paused for one in records if one.paused is not None}
+    return {**paused, **reasons_of(order.sleeping)}
 
 
 def _prepared_plan(

@@ -12,6 +12,7 @@ from leeway.capacity_requests import PriceLimit
 from leeway.catalog.unavailable import Offering, UnavailableOfferings
 from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS
+from leeway.hibernation import Sleeping
 from leeway.instances.facts import InstanceFacts
 from leeway.launch.carry_out import CarriedOut, unanswered
 from leeway.launch.fleet_errors import DENIED, REFUSALS, Cause, cause_of, consequences_of
@@ -139,7 +140,8 @@ class LaunchOrder:
     what all nodes may cost, None for no maximum. It begins no round after `until`, and improves no
     plan any longer. `retiring` are the instances of each static pool that retire and that another
     one is launched for; None leaves static pools as they are. `moving` are the pods of nodes that
-    work and are given back. `launch_block` says, right before each round, why nothing is launched.
+    work and are given back. Nothing is launched from the pools `sleeping`. `launch_block` says,
+    right before each round, why nothing is launched at all.
     """
 
     cluster: str
@@ -157,6 +159,7 @@ class LaunchOrder:
     until: datetime | None = None
     retiring: Mapping[str, Sequence[str]] | None = None
     moving: frozenset[str] = frozenset()
+    sleeping: Sleeping = field(default_factory=dict)
     launch_block: Callable[[datetime], Reason | None] = lambda _: None
 
 
@@ -191,7 +194,7 @@ class LaunchRun:
     """The state of one run: what it has launched, and what it no longer requests. `found` are the
     instances of requests that an earlier run left without an answer. `denied` are the pools of
     which EC2 denied a launch: another launch of them is tried once. `records` are those of pools.
-    `sleeping` are the pools that hibernate, which are `blocked` too.
+    Pools that hibernate are `blocked` too.
     """
 
     deps: LaunchDependencies
@@ -200,7 +203,6 @@ class LaunchRun:
     intents: list[LaunchIntent]
     blocked: dict[str, Reason] = field(default_factory=dict)
     records: Sequence[PoolRecord] = ()
-    sleeping: Collection[str] = ()
     unavailable: set[Unavailable] = field(default_factory=set)
     exhausted: set[str] = field(default_factory=set)
     denied: set[str] = field(default_factory=set)
@@ -327,7 +329,7 @@ class LaunchRun:
         nodes, overdue = self._known_nodes()
         leaving = {order.joined.get(one, one) for one in order.closed}
         leaving |= {one.name for one in overdue}
-        awake = [one for one in self._pools if one.name not in self.sleeping]
+        awake = [one for one in self._pools if one.name not in self.order.sleeping]
         short = shortages(awake, [*nodes, *overdue], leaving)
         opened = {
             one.pool: pool
@@ -592,7 +594,7 @@ class LaunchRun:
             PodWithoutNode(pod, POD_WITHOUT_NODE(pod=pod, why=whys[pod]), cause=cause)
             for pod, cause in {**missing, **blocked}.items()
         )
-        problems = (why for pool, why in self.blocked.items() if pool not in self.sleeping)
+        problems = (why for pool, why in self.blocked.items() if pool not in self.order.sleeping)
         shown = [*self.reasons, *problems, *self.stopped]
         if self.capped is not None:
             shown.append(self.capped)
