@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -174,34 +173,6 @@ def test_a_node_stays_whose_pool_wakes_before_its_drain_has_ended(catalog: Catal
         assert returning.returns.staying("prod", ["web"]) == {"i-busy"}, "also while it is undone"
     record = returning.retirements["i-busy"]
     assert (record.phase, record.attempt, record.reason.code) == (Phase.UNDOING, 2, "PoolIsAwake")
-
-
-def test_a_node_that_stays_counts_as_uncordoned_until_watches_have_told_it(
-    catalog: Catalog,
-) -> None:
-    returning = going_asleep(catalog)
-    staying = partial(returning.returns.staying, "prod")
-    assert staying(["web"]) == {"i-busy"}
-    record = returning.retirements["i-busy"]
-    undone = {"phase": Phase.UNDONE, "ended_at": NOW, "version": record.version + 1}
-    returning.retirements["i-busy"] = record.model_copy(update=undone)
-    assert staying(["web"]) == {"i-busy"}
-    assert staying([]) == frozenset(), "its pool hibernates again"
-    assert record.returns is not None
-    expired = {
-        "phase": Phase.NOTICED,
-        "terms": record.returns.model_copy(update={"cause": "Expired"}),
-        "version": record.version + 2,
-    }
-    returning.retirements["i-busy"] = record.model_copy(update=expired)
-    assert staying(["web"]) == frozenset(), "it goes for another reason now"
-    returning.retirements["i-busy"] = record.model_copy(update={"version": record.version + 3})
-    assert staying(["web"]) == {"i-busy"}
-    returning.retirements["i-busy"] = record.model_copy(
-        update={**undone, "version": record.version + 4}
-    )
-    returning.time += timedelta(seconds=31)
-    assert staying(["web"]) == frozenset()
 
 
 @pytest.mark.parametrize(

@@ -75,15 +75,9 @@ WAKES_AHEAD = timedelta(seconds=75)
 """How far ahead a run requests a further one. The run of the next minute finds what is due later,
 and a message that waits for two minutes raises an alarm."""
 
-UNCORDON_SEEN_WITHIN = timedelta(seconds=30)
-"""How long a node that stays counts as uncordoned. A run reads each watch until it is silent for a
-moment, so a slow API server may report the uncordon only after the record says that it is done. A
-run in between would launch a node for pods that have room again."""
-
 
 class ReturnCapacity:
-    """Gives capacity back. What a warm function remembers saves calls and log lines, and corrects
-    what a late watch has not reported yet."""
+    """Gives capacity back. What a warm function remembers only saves calls and log lines."""
 
     def __init__(self, deps: Dependencies) -> None:
         self._deps = deps
@@ -92,7 +86,6 @@ class ReturnCapacity:
         self._declined: dict[str, datetime] = {}
         self._orphaned: dict[str, frozenset[Reason]] = {}
         self._rehearsed: dict[str, frozenset[NodeReturn]] = {}
-        self._stayed: dict[str, tuple[str, str, datetime]] = {}
 
     def after_run(
         self, read: ClusterRead, policy: ClusterPolicy, may_begin: bool
@@ -366,23 +359,19 @@ class ReturnCapacity:
 
     def staying(self, cluster: str, awake: Collection[str]) -> frozenset[str]:
         """Undo the returns of nodes whose pool hibernated and is `awake` now, and return their
-        instances: a drain that waited all night must not hold a node of the day. They are returned
-        for a while after they are uncordoned, too: a watch may report that later than the table.
+        instances: a drain that waited all night must not hold a node of the day.
 
         Raises:
             CloudUnavailable, CloudRefused: the table failed, or Lambda. The next run, or reconcile,
                 repeats what is missing.
         """
-        now = self._deps.clock.now()
-        for one in self._open(cluster):
-            self._stayed.pop(one.instance, None)
-            pool, hibernates = one.facts.owner.name, Cause.HIBERNATION
-            slept = one.returns is not None and one.returns.cause == hibernates
-            if slept and pool in awake and self._stays(one):
-                self._stayed[one.instance] = cluster, pool, now + UNCORDON_SEEN_WITHIN
-        self._stayed = {one: kept for one, kept in self._stayed.items() if now < kept[2]}
         return frozenset(
-            one for one, (of, pool, _) in self._stayed.items() if of == cluster and pool in awake
+            one.instance
+            for one in self._open(cluster)
+            if one.returns is not None
+            and one.returns.cause == Cause.HIBERNATION
+            and one.facts.owner.name in awake
+            and self._stays(one)
         )
 
     def _stays(self, record: Retirement) -> bool:
