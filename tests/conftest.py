@@ -21,7 +21,6 @@ __all__ = ["pytest_terminal_summary"]
 
 LONGEST = (
     "drills/test_drills.py",
-    "cli/test_launch_on_the_sandbox.py",
     "adopt/test_adopt_on_the_sandbox.py",
     "conformance/test_hibernation.py",
     "cli/test_demo.py",

@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 from leeway.aws.table import DynamoTable
 from leeway.manifests.configuration import StoredManifests
 from leeway_cli import main
-from leeway_cli.adopt.adoptions import ADOPTION, CLAIM_TIME, Adoption, StoredAdoption
+from leeway_cli.adopt.adoptions import ADOPTION, CLAIM_TIME, Adoption
 from leeway_cli.adopt.changes import Change
 from leeway_cli.adopt.plan import RBAC
 from leeway_cli.adopt.settings.groups import GroupTag
@@ -366,24 +366,6 @@ def test_an_adopt_that_stops_at_every_call_converges_and_release_undoes_it(
     world.aws.control("PUT", "faults", {"faults": []})
     assert run("release", cluster)[0] == 0
     assert world.state(cluster, cluster) == before
-
-
-def test_a_second_adopt_waits_for_the_claim_of_the_first(
-    world: World, cluster: str, run: Run
-) -> None:
-    table = table_of(world)
-    until = datetime(2100, 1, 1, tzinfo=UTC)
-    table.put(
-        ADOPTION,
-        StoredAdoption(cluster=cluster, version=1, holder="ann@host process 7", until=until),
-    )
-
-    code, _, err = run("adopt", cluster, "--yes")
-    assert (code, "Run the command again after that time." in err) == (1, True)
-    assert "ann@host process 7" in err
-
-    end_claim(world, cluster)
-    assert run("adopt", cluster, "--yes")[0] == 0
 
 
 def adopting(cluster: str, small: tuple[str, str], *more: str) -> tuple[str, ...]:

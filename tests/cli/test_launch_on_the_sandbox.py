@@ -37,9 +37,11 @@ def node_class(**spec: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    """A cluster without nodes, with a catalog."""
-    scenario = Scenario(cluster=CLUSTER, groups=())
-    with Sandbox.start(scenario, state_dir=tmp_path_factory.mktemp("sandbox")) as running:
+    """A cluster without nodes, with a catalog. Reconcile runs twelve times a minute: it begins the
+    admissions of a launch by hand."""
+    scenario, state = Scenario(cluster=CLUSTER, groups=()), tmp_path_factory.mktemp("sandbox")
+    options = {"aws": ["--schedule-speed", "12"], "kubernetes": ["--node-join", "1"]}
+    with Sandbox.start(scenario, state_dir=state, options=options) as running:
         table = running.environment()["LEEWAY_TABLE"]
         dynamodb = client("dynamodb", running.aws_url)
         dynamo = DynamoTable(lambda: dynamodb, table)
@@ -148,7 +150,7 @@ def test_nodes_that_cannot_boot_end_the_launch_with_a_reason_and_their_instances
 ) -> None:
     without_metadata = node_class(metadataOptions={"httpEndpoint": "disabled"})
     third = pool("third", capacity=["on-demand"], only=ONE_POD_EACH)
-    code, found, err = launch(sandbox, tmp_path, capsys, third, without_metadata, timeout="8s")
+    code, found, err = launch(sandbox, tmp_path, capsys, third, without_metadata, timeout="3s")
     assert code == 1
     assert "its node is not Ready" in found["error"]["message"]
     assert len(found["launched"]) == 2

@@ -172,14 +172,6 @@ def test_a_pool_goes_to_zero_outside_of_its_windows_and_says_so_once(night: Nigh
     assert all(f"hibernates until {opens:%H}:00 UTC" in said for _, said in told())
 
 
-def test_a_person_wakes_it_for_a_time(night: Night) -> None:
-    night.runs_until(night.sleeps)
-    night.wake("1h")
-    night.awakes()
-    night.wake("--end")
-    night.runs_until(night.sleeps)
-
-
 @pytest.mark.skipif(GIVEN not in os.environ, reason="waits for minutes, and needs a real cluster")
 def test_it_is_awake_before_its_window_opens(night: Night) -> None:
     night.runs_until(night.sleeps)

@@ -1,6 +1,6 @@
 """What the admission policies of rbac/ let members of Leeway's groups write, on a cluster that runs
-already. Every write of a member is a dry run: the API server admits or refuses it, and stores
-nothing."""
+already, and what Leeway deletes of a Node and a NodeClaim that Karpenter left. Every write of a
+member is a dry run: the API server admits or refuses it, and stores nothing."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from leeway_cli.adopt.settings.objects import KubernetesObjects
-from leeway_cli.kubeconfig import kubeconfig_connection
+from leeway_cli.kubeconfig import kubeconfig_cluster, kubeconfig_connection
+from leeway_sandbox.karpenter import CLAIMS, FINALIZER, NODECLAIMS
 from leeway_sandbox.real_cluster.target import RealCluster
 
 from tests.conformance.conftest import Conformance
@@ -41,6 +42,9 @@ from tests.rbac.test_admission import (
 
 DRY_RUN = {"dryRun": "All"}
 NODE = "/api/v1/nodes/leeway-conformance-limits"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+CLAIMED, CLAIM = "leeway-conformance-claimed", f"{CLAIMS}/leeway-conformance"
+KEPT = "example.com/kept"
 
 type Patch = Callable[[str, str, object], Any]
 
@@ -173,3 +177,68 @@ def test_a_pool_may_have_the_annotations_that_the_policy_admits(api: Any, patch:
         }
     finally:
         assert api.delete(NODE).status_code == 200
+
+
+@pytest.fixture
+def karpenters(env: Conformance, real: RealCluster) -> Iterator[Any]:
+    """The cluster with a Node and its NodeClaim, as Karpenter registers them."""
+    connection = kubeconfig_connection(real.kubeconfig, real.context)
+    http, crd = connection.plain, f"{CRDS}/nodeclaims.karpenter.sh"
+    if http.get(crd).status_code == 200:
+        pytest.skip("the cluster has NodeClaims, which stay as they are")
+    try:
+        assert http.post(CRDS, json=NODECLAIMS).status_code == 201
+        until(lambda: http.get(CLAIMS).status_code == 200)
+        reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+        kind = {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim"}
+        name = {"name": "leeway-conformance"}
+        claim = {**kind, "metadata": {**name, "finalizers": [FINALIZER, KEPT]}}
+        claim["spec"] = {"nodeClassRef": reference, "requirements": []}
+        created = http.post(CLAIMS, json=claim)
+        assert created.status_code == 201, created.text
+        owner = {**kind, **name, "uid": created.json()["metadata"]["uid"]}
+        node = {"name": CLAIMED, "finalizers": [FINALIZER, KEPT], "ownerReferences": [owner]}
+        body = {"apiVersion": "v1", "kind": "Node", "metadata": node}
+        assert http.post("/api/v1/nodes", json=body).status_code == 201
+        yield http
+    finally:
+        for path in (f"/api/v1/nodes/{CLAIMED}", CLAIM):
+            http.delete(path)
+            merge(http, path, metadata(finalizers=[]))
+        http.delete(crd)
+        until(lambda: http.get(crd).status_code == 404)
+        connection.close()
+
+
+def merge(http: Any, path: str, body: object, **headers: str) -> Any:
+    content = {"Content-Type": "application/merge-patch+json", **headers}
+    dry_run = {"dryRun": "All"} if headers else {}
+    return http.patch(path, json=body, headers=content, params=dry_run)
+
+
+def test_a_nodeclaim_and_its_node_lose_karpenters_finalizer_only(
+    karpenters: Any, real: RealCluster
+) -> None:
+    member = {"Impersonate-User": "leeway-member", "Impersonate-Group": "leeway:capacity"}
+    path = f"/api/v1/nodes/{CLAIMED}"
+
+    def refused(path: str, finalizers: list[str], policy: str) -> bool:
+        return denied(merge(karpenters, path, metadata(finalizers=finalizers), **member), policy)
+
+    nodes, claims = "leeway-capacity-nodes", "leeway-capacity-nodeclaims"
+    until(lambda: refused(CLAIM, [KEPT], claims))
+    assert refused(path, [KEPT], nodes)
+    for one, policy in ((path, nodes), (CLAIM, claims)):
+        assert karpenters.delete(one).status_code == 200
+        assert refused(one, [FINALIZER], policy)
+        assert refused(one, [], policy)
+        assert merge(karpenters, one, metadata(finalizers=[KEPT]), **member).status_code == 200
+    cluster = kubeconfig_cluster(real.kubeconfig, real.context)
+    found = cluster.node(CLAIMED)
+    assert found is not None
+    assert cluster.delete_node(found)
+    cluster.close()
+    for one in (path, CLAIM):
+        assert karpenters.get(one).json()["metadata"]["finalizers"] == [KEPT]
+        merge(karpenters, one, metadata(finalizers=[]))
+    until(lambda: all(karpenters.get(one).status_code == 404 for one in (path, CLAIM)))

@@ -270,7 +270,7 @@ def test_a_policy_that_denies_the_scale_is_a_reason_and_the_drain_goes_on(
         surging.sandbox.interrupt([instance], rebalance=True, warning=False)
         until(lambda: "one pod is enough here" in reasons(surging.sandbox, instance))
         assert size(surging, name) == 1
-        surging.sandbox.interrupt([instance], late=75)
+        surging.sandbox.interrupt([instance], late=90)
         (outcome,) = surging.wait([instance], since).outcomes(instance)
     assert (outcome["kind"], outcome["result"]) == ("spot-interruption", "drained")
     remove(surging, name)

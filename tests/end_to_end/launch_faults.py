@@ -10,7 +10,7 @@ from datetime import timedelta
 from io import StringIO
 from typing import Any
 
-from leeway.admission.record import ADMISSION, AdmissionResult
+from leeway.admission.record import ADMISSION
 from leeway.aws.functions import LambdaExecutions, RateLimit
 from leeway.aws.provision_queue import SqsProvisionNodes
 from leeway.aws.table import DynamoTable
@@ -171,13 +171,6 @@ class PoolCase:
         assert isinstance(found, dict)
         return found
 
-    def console(self) -> str:
-        """What `leeway explain instance` prints of the console of an instance."""
-        instance, printed = min(self.instances()), StringIO()
-        with redirect_stdout(printed):
-            assert main.run(["explain", "instance", instance, "--console"]) == 0
-        return printed.getvalue()
-
     def shown(self) -> set[str]:
         """The codes of problems and of pods without a node in `leeway status`."""
         status = self.status()
@@ -209,26 +202,6 @@ class PoolCase:
         delete_items(self.sandbox, "LAUNCH#", lambda record: record["pool"] == self.pool)
         for one in older:
             writing.put(INTENT, one)
-
-    def until_paused(self) -> None:
-        """Let the time end in which instances may join, until the pool is paused and none runs.
-
-        The end of an instance wakes a run, which may launch another one for its pod before the
-        pool is paused.
-        """
-        table, known = self._table(), dict[str, str]()
-
-        def paused() -> bool:
-            left = self.instances("pending", "running")
-            end_admissions(self.sandbox, CLUSTER, left.keys() - known.keys())
-            known.update(left)
-            return not left and bool(self.status()["pausedPools"])
-
-        until(paused)
-        for one in known:
-            record = table.get(ADMISSION, cluster=CLUSTER, instance=one)
-            assert record is not None
-            assert record.result is AdmissionResult.TERMINATED, record
 
     def _deployed(self) -> bool:
         found = self.kube.list(Deployment, namespace="default")

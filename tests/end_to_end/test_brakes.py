@@ -5,14 +5,13 @@ Each test counts the instances that were launched. Tests let time pass by moving
 past.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import pytest
 from leeway.provisioning.brakes import MOST_IN_VAIN
-from leeway_sandbox.provisioning import client, create_workloads
+from leeway_sandbox.provisioning import create_workloads
 from lightkube import ApiError, Client, KubeConfig
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.apps_v1 import Deployment
@@ -29,7 +28,6 @@ from tests.end_to_end.provisioning import (
     let_launches_age,
     sandbox_with,
     store,
-    table_of,
     watch,
 )
 from tests.launch.pools import document, node_class, pool
@@ -87,12 +85,12 @@ def name_of(metadata: ObjectMeta | None) -> str:
     return str((metadata or ObjectMeta()).name)
 
 
-def workload(name: str, replicas: int, in_pool: str, cpu: str = "1500m") -> Any:
+def workload(name: str, replicas: int, in_pool: str) -> Any:
     """A Deployment whose pods need a node of a pool each."""
     found: Any = deployment(name, replicas, 1)
     spec = found["spec"]["template"]["spec"]
     spec["nodeSelector"] = {"karpenter.sh/nodepool": in_pool}
-    spec["containers"][0]["resources"]["requests"]["cpu"] = cpu
+    spec["containers"][0]["resources"]["requests"]["cpu"] = "1500m"
     return found
 
 
@@ -144,13 +142,6 @@ def told(kube: Client, name: str) -> set[str]:
     events = kube.list(Event, namespace="default")
     ours = [e for e in events if e.reportingComponent == "leeway"]
     return {str(e.reason) for e in ours if str(e.involvedObject.name).startswith(f"{name}-")}
-
-
-def says(kube: Client, name: str, text: str) -> bool:
-    """Whether an Event of Leeway about a pod of a workload has this text."""
-    events = [e for e in kube.list(Event, namespace="default") if e.reportingComponent == "leeway"]
-    about = [e for e in events if str(e.involvedObject.name).startswith(f"{name}-")]
-    return any(text in str(e.message) for e in about)
 
 
 def measured(env: Environment, name: str) -> bool:
@@ -235,24 +226,3 @@ def test_a_webhook_that_deletes_pods_costs_one_node(
 def is_new(pod: Pod, gone: set[str]) -> bool:
     metadata = pod.metadata or ObjectMeta()
     return metadata.uid not in gone and metadata.deletionTimestamp is None
-
-
-def test_pods_that_never_fit_cost_nothing_and_are_told_once_each(
-    env: Environment, kube: Client, launches: Launches
-) -> None:
-    never = workload("never", 3, "webhook", cpu="900")
-    create_workloads([never], env.sandbox.write_kubeconfig())
-    launches.run_until(lambda: told(kube, "never") == {"RequestTooLarge"})
-    assert says(kube, "never", "900")
-    for _ in range(2):
-        launches.run()
-    events = [e for e in kube.list(Event, namespace="default") if e.reportingComponent == "leeway"]
-    counts = [e.count for e in events if str(e.involvedObject.name).startswith("never-")]
-    assert counts == [1, 1, 1]
-    assert launches.count() == 0
-    key = {"pk": {"S": f"PROVISIONING#{CLUSTER}"}, "sk": {"S": "STATUS"}}
-    stored = client("dynamodb", env.sandbox.aws_url).get_item(
-        TableName=table_of(env.sandbox), Key=key
-    )
-    (group,) = json.loads(stored["Item"]["record"]["S"])["without_node"]
-    assert (group["reason"]["code"], group["count"]) == ("RequestTooLarge", 3)

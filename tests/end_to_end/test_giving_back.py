@@ -138,7 +138,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GivingBack]:
         node_class(),
         provisioner(),
         team_pool("shrunk", "4", disruption=QUICK),
-        team_pool("aged", expires="90s", disruption=NEVER),
+        team_pool("aged", expires="60s", disruption=NEVER),
         team_pool("raced", disruption=QUICK),
         team_pool("deleted", disruption=NEVER),
         team_pool("kept", expires="1s", disruption=QUICK),

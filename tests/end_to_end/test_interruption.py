@@ -1,12 +1,31 @@
-"""A Spot interruption, from EventBridge to the last Kubernetes Event."""
+"""Spot interruptions, from EventBridge to the last Kubernetes Event: what happens to a node, with
+which calls to AWS, and with which rights in the cluster."""
 
 import time
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
-from leeway.interruption.receive_notice import NOTICE_REJECTED
+from leeway.execution.shared_cache import FRESH_FOR
+from leeway.selection.labels import HOSTNAME
+from leeway_sandbox.access_entries import access_key
+from lightkube import Client, KubeConfig
+from lightkube.models.core_v1 import (
+    Container,
+    PersistentVolumeClaimSpec,
+    PersistentVolumeClaimVolumeSource,
+    PodSpec,
+    Volume,
+    VolumeResourceRequirements,
+)
+from lightkube.models.meta_v1 import LabelSelector, ObjectMeta
+from lightkube.models.policy_v1 import PodDisruptionBudgetSpec
+from lightkube.resources.core_v1 import Node, PersistentVolumeClaim, Pod
+from lightkube.resources.policy_v1 import PodDisruptionBudget
 
 from tests.end_to_end.environment import Environment, Journal, events_about
+from tests.end_to_end.rights import granted, used
 
 REPLACED = {"hooked": "terminate-in-group", "plain": "detach"}
 
@@ -107,23 +126,107 @@ def test_an_instance_of_another_cluster_is_ignored_with_a_log_line(env: Environm
     assert not env.since(since).executions(other)
 
 
-def test_a_malformed_notice_goes_to_the_dead_letter_queue(env: Environment) -> None:
-    since = time.time()
-    malformed = {
-        "version": "0",
-        "id": "b8a4f0de-0000-4000-8000-000000000001",
-        "source": "aws.ec2",
-        "detail-type": "EC2 Spot Instance Interruption Warning",
-        "account": "123456789012",
-        "time": "2026-11-20T09:45:00Z",
-        "region": "us-east-1",
-        "resources": [],
-        "detail": {"instance-action": "terminate"},
-    }
-    assert env.sandbox.send(malformed) == ["leeway-receive-notice"]
-    env.until(since, lambda seen: seen.of("dead-letter"))
-    seen = env.since(since)
-    lines = [e["line"] for e in seen.of("logs") if isinstance(e["line"], dict)]
-    errors = [line["message"] for line in lines if line.get("result") == "MalformedNotice"]
-    assert errors == [str(NOTICE_REJECTED(error="detail.instance-id: field required"))] * 3
-    assert len(seen.of("dead-letter")) == 1
+READS_OF_A_GROUP = 3
+"""The calls about the group, its hooks and its refreshes."""
+
+IN_TROUBLE = 2
+"""How many of ten instances may be read alone after a timeout on a busy machine. Each of them takes
+one more call than its group."""
+
+
+def calls_of(env: Environment, function: str) -> Counter[str]:
+    """Return how often a function has made each AWS call."""
+    assert env.sandbox.deployed is not None
+    (name,) = (f.name for f in env.sandbox.deployed.functions if f.name.endswith(function))
+    by_key = env.sandbox.status()["aws"]["calls_by_access_key"]
+    return Counter(by_key.get(access_key(name), {}))
+
+
+def test_a_storm_reads_each_group_and_not_each_of_its_instances(env: Environment) -> None:
+    storm = [*env.unused_nodes(5, "hooked"), *env.unused_nodes(5, "plain")]
+    before, began, started = calls_of(env, "retire-node"), time.monotonic(), time.time()
+    seen = env.interrupt(storm)
+    lasted = time.monotonic() - began
+    calls = calls_of(env, "retire-node") - before
+    replacements = {outcome["replacement"] for i in storm for outcome in seen.outcomes(i)}
+    assert replacements == {"terminate-in-group", "detach"}
+    assert calls["autoscaling:TerminateInstanceInAutoScalingGroup"] == 5
+    assert calls["autoscaling:DetachInstances"] == 5
+    assert calls["autoscaling:DescribeAutoScalingInstances"] <= IN_TROUBLE
+    reads = {call: n for call, n in calls.items() if call.startswith("autoscaling:Describe")}
+    times = 1 + lasted // FRESH_FOR.total_seconds()
+    alone = IN_TROUBLE * (READS_OF_A_GROUP + 1)
+    # None, if the storm of another test has read both groups a moment before.
+    assert sum(reads.values()) <= READS_OF_A_GROUP * 2 * times + alone, reads
+    runs_of_reconcile_are_the_minutes(env, storm, started)
+
+
+def runs_of_reconcile_are_the_minutes(
+    env: Environment, storm: Sequence[str], started: float
+) -> None:
+    """The cleanup of drained nodes every minute handles all nodes together."""
+
+    def ended(seen: Journal) -> bool:
+        states = seen.of("instance-state", state="terminated")
+        return set(storm) <= {entry["instance"] for entry in states}
+
+    env.until(started, ended)
+    time.sleep(3)
+    runs = env.since(started).of("invocation", function="leeway-reconcile")
+    minutes = 2 + (time.time() - started) // 60
+    assert len(runs) <= minutes + IN_TROUBLE
+
+
+def start(kube: Client, node: str, name: str, budgets: int, *claims: str) -> None:
+    """Create a pod on the node and a number of budgets that always block its eviction."""
+    labels = {"app": name}
+    for number in range(budgets):
+        rule = PodDisruptionBudgetSpec(selector=LabelSelector(matchLabels=labels), maxUnavailable=0)
+        budget = ObjectMeta(name=f"{name}-{number}", namespace="default")
+        kube.create(PodDisruptionBudget(metadata=budget, spec=rule))
+    for claim in claims:
+        kube.create(
+            PersistentVolumeClaim(
+                metadata=ObjectMeta(name=claim, namespace="default"),
+                spec=PersistentVolumeClaimSpec(
+                    accessModes=["ReadWriteOnce"],
+                    resources=VolumeResourceRequirements(requests={"storage": "1Gi"}),
+                ),
+            )
+        )
+    spec = PodSpec(
+        containers=[Container(name="c", image="pause")],
+        # The scheduler binds the claims too, which wait for the first pod that it places.
+        nodeSelector={HOSTNAME: node},
+        terminationGracePeriodSeconds=5,
+        volumes=[
+            Volume(c, persistentVolumeClaim=PersistentVolumeClaimVolumeSource(c)) for c in claims
+        ],
+    )
+    metadata = ObjectMeta(name=name, namespace="default", labels=labels)
+    kube.create(Pod(metadata=metadata, spec=spec))
+    # A budget does not block a pod that is not Ready.
+    kube.wait(Pod, name, namespace="default", for_conditions=["Ready"])
+
+
+def test_the_role_grants_only_the_calls_of_retirements(env: Environment) -> None:
+    (blocked, busy), (bare, unregistered) = env.unused_nodes(2, "hooked").items()
+    with Client(KubeConfig.from_file(env.sandbox.kubeconfig), trust_env=False) as kube:
+        start(kube, busy, "blocked", 1)
+        start(kube, busy, "guarded-twice", 2)
+        start(kube, busy, "stateful", 0, "data")
+        # It is read by its name, which fails, and then searched among all nodes.
+        kube.delete(Node, unregistered)
+    seen = env.interrupt([blocked, bare], late=90)
+    for name in ("blocked", "guarded-twice"):
+        assert [e["via"] for e in seen.of("pod-deletion", pod=f"default/{name}")] == ["delete"]
+    (outcome,) = seen.outcomes(blocked)
+    pods = {pod["pod"]: pod for pod in outcome["pods"]}
+    assert sorted(pods["default/guarded-twice"]["budgets"]) == [
+        "guarded-twice-0",
+        "guarded-twice-1",
+    ]
+    assert pods["default/stateful"]["detached_at"]
+    # Its end may cause a notice too, at which it has no node either.
+    assert {o["result"] for o in seen.outcomes(bare)} == {"no-node"}
+    assert used(env.sandbox, "RetireNodeRole") == granted("leeway-drain")

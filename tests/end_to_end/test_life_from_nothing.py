@@ -28,6 +28,7 @@ from tests.end_to_end.provisioning import (
     sandbox_with,
     watch,
 )
+from tests.end_to_end.rights import granted, used
 from tests.launch.pools import GROUP_TERMS, SUBNET_TERMS, node_class, pool
 
 MANIFESTS = Path(__file__).parents[1] / "manifests" / "users"
@@ -123,6 +124,7 @@ def test_a_pending_pod_brings_a_cluster_without_nodes_to_life(
     assert len(seen.of("fleet")) == 1
     launched = instances(env.sandbox)
     assert len(list(kube.list(Node))) == len(launched)
+    assert used(env.sandbox, "WatchPodsRole") == {"watch pods"} <= granted("leeway-watch")
 
 
 def admissions(env: Environment, instance: str) -> list[dict[str, Any]]:

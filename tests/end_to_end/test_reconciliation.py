@@ -18,13 +18,10 @@ from leeway.selection.offers.survey import compressed
 from leeway_cli.main import run
 from leeway_cli.selection.sources import sandbox_survey
 from leeway_sandbox.aws.nodes import RESOURCE_TAG
-from leeway_sandbox.provisioning import HOOK, IMAGE, client
+from leeway_sandbox.provisioning import IMAGE, client
 from leeway_sandbox.sandbox import Sandbox
 from lightkube import Client
-from lightkube.models.meta_v1 import LabelSelector, ObjectMeta
-from lightkube.models.policy_v1 import PodDisruptionBudgetSpec
 from lightkube.resources.core_v1 import Node, Pod
-from lightkube.resources.policy_v1 import PodDisruptionBudget
 from lightkube.resources.storage_v1 import VolumeAttachment
 
 from tests.aws.stored import manifest
@@ -153,12 +150,6 @@ def test_a_gpu_node_without_a_device_plugin_is_abandoned_with_the_likely_cause(
     assert "Leeway Node Not Admitted" in {e["detail_type"] for e in seen.of("put-events")}
 
 
-def test_a_gpu_node_with_its_devices_is_admitted(env: Environment) -> None:
-    scaling = launch(env, "gpu", "g4dn.xlarge")
-    instance, _ = member(scaling, "gpu")
-    assert admission(env.wait([instance], 0, Journal.admissions), instance)["result"] == "admitted"
-
-
 def test_an_admission_survives_a_crash_of_its_function_at_every_checkpoint(
     env: Environment,
 ) -> None:
@@ -183,52 +174,6 @@ def test_an_admission_survives_a_crash_of_its_function_at_every_checkpoint(
         assert titles == {"Leeway Node Admitted"}
     answered = ["begun", "CONTINUE"]
     until(lambda: all(answers(env, one) == answered for one in arriving))
-
-
-def pods_of(kube: Client, app: str, node: str) -> list[str]:
-    listed = kube.list(
-        Pod, namespace="default", labels={"app": app}, fields={"spec.nodeName": node}
-    )
-    return [str(pod.metadata.name) for pod in listed if pod.metadata]
-
-
-def test_heartbeats_extend_a_terminate_hook_while_a_budget_blocks_until_its_answer(
-    env: Environment,
-) -> None:
-    sandbox = env.sandbox
-    scaling = client("autoscaling", sandbox.aws_url)
-    scaling.put_lifecycle_hook(
-        AutoScalingGroupName="hooked",
-        LifecycleHookName=HOOK,
-        LifecycleTransition="autoscaling:EC2_INSTANCE_TERMINATING",
-        HeartbeatTimeout=30,
-        DefaultResult="CONTINUE",
-    )
-    (instance, node) = env.unused_nodes(1, "hooked").popitem()
-    rule = PodDisruptionBudgetSpec(
-        selector=LabelSelector(matchLabels={"app": "web"}), maxUnavailable=0
-    )
-    with kubernetes(env) as kube:
-        metadata = ObjectMeta(name="never", namespace="default")
-        kube.create(PodDisruptionBudget(metadata=metadata, spec=rule))
-        assert pods_of(kube, "web", node)
-        since = time.time()
-        scaling.terminate_instance_in_auto_scaling_group(
-            InstanceId=instance, ShouldDecrementDesiredCapacity=True
-        )
-        # The first timeout has passed, and heartbeats have extended it.
-        wanted = {"instance": instance, "outcome": "begun"}
-        (begun,) = until(lambda: env.since(since).of("lifecycle-action", **wanted))
-        until(lambda: time.time() > begun["at"] + 31)
-        until(lambda: answers(env, instance).count("heartbeat") >= 2)
-        assert set(answers(env, instance)) == {"begun", "heartbeat"}
-        assert not env.since(since).outcomes(instance)
-        kube.delete(PodDisruptionBudget, "never", namespace="default")
-    seen = env.wait([instance], since)
-    assert [o["result"] for o in seen.outcomes(instance)] == ["drained"]
-    outcomes = answers(env, instance)
-    assert (outcomes[0], outcomes[-1]) == ("begun", "CONTINUE")
-    assert not seen.died([node])
 
 
 def test_reconcile_finds_hooks_without_a_notice(env: Environment) -> None:
@@ -313,29 +258,13 @@ def all_run(kube: Client, replicas: int) -> bool:
     return sum(p.status is not None and p.status.phase == "Running" for p in pods) == replicas
 
 
-def test_a_stopped_instance_keeps_its_node_and_its_volumes(env: Environment) -> None:
-    (instance, node) = env.unused_nodes(1, "plain").popitem()
-    ec2 = client("ec2", env.sandbox.aws_url)
-    scaling = client("autoscaling", env.sandbox.aws_url)
-    # Otherwise the group detects it as unhealthy and terminates it.
-    scaling.suspend_processes(AutoScalingGroupName="plain", ScalingProcesses=["HealthCheck"])
-    since = time.time()
-    ec2.stop_instances(InstanceIds=[instance])
-    until(lambda: env.since(since).of("instance-state", instance=instance, state="stopped"))
-    until(lambda: not is_ready(env, node))
-    reconcile(env)
-    time.sleep(3)
-    seen = env.since(since)
-    assert vouched(seen, node) == []
-    assert not seen.of("node-deleted", node=node)
-
-
-def test_reconcile_restores_the_node_of_a_stopped_instance_that_runs_again(
+def test_a_stopped_instance_keeps_its_node_which_is_restored_when_it_runs_again(
     env: Environment,
 ) -> None:
     (instance, node) = env.unused_nodes(1, "plain").popitem()
     ec2 = client("ec2", env.sandbox.aws_url)
     scaling = client("autoscaling", env.sandbox.aws_url)
+    # Otherwise the group detects it as unhealthy and terminates it.
     scaling.suspend_processes(AutoScalingGroupName="plain", ScalingProcesses=["HealthCheck"])
     since = time.time()
     with without_notices(env):
@@ -345,6 +274,12 @@ def test_reconcile_restores_the_node_of_a_stopped_instance_that_runs_again(
         seen = env.wait([instance], since)
         assert [o["kind"] for o in seen.outcomes(instance)] == ["state-change"]
         assert is_cordoned(env, node)
+        until(lambda: not is_ready(env, node))
+        reconcile(env)
+        time.sleep(3)
+        seen = env.since(since)
+        assert vouched(seen, node) == []
+        assert not seen.of("node-deleted", node=node)
         ec2.start_instances(InstanceIds=[instance])
         until(lambda: is_ready(env, node))
         time.sleep(EVENT_DELAY.total_seconds())
@@ -453,7 +388,7 @@ def test_the_role_grants_only_the_calls_of_admissions_and_reconcile(
     env: Environment,
 ) -> None:
     rights = used(env.sandbox, "AdmitNodeRole") | used(env.sandbox, "ReconcileRole")
-    # No node of this cluster was Karpenter's: conformance/test_node_claims.py uses these.
+    # No node of this cluster was Karpenter's: conformance/test_limits.py uses these.
     switched = {f"{verb} nodeclaims.karpenter.sh" for verb in ("get", "patch", "delete")}
     assert rights | switched == granted("leeway-capacity")
     assert not rights & switched

@@ -89,7 +89,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rolling]:
         deployment("default", "single", 1, template),
     )
     world = Scenario(cluster=CLUSTER, groups=(Group(GROUP, 3),), workloads=workloads)
-    options = {"aws": ["--schedule-speed", "0"], "lambda": ["--retry-delay", "1"]}
+    options = {
+        "aws": ["--schedule-speed", "0"],
+        "kubernetes": ["--node-join", "1"],
+        "lambda": ["--retry-delay", "1"],
+    }
     state = tmp_path_factory.mktemp("rolling")
     with (
         Sandbox.start(world, state_dir=state, options=options) as sandbox,

@@ -54,7 +54,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GivingBack]:
         tmp_path_factory.mktemp("static-and-reserved"),
         node_class(),
         team_pool("fixed", replicas=2, disruption=NEVER),
-        team_pool("aged", expires="100s", replicas=1),
+        team_pool("aged", expires="60s", replicas=1),
         *reserving("first", ["reserved", "on-demand"]),
         *reserving("block", ["reserved", "on-demand"]),
         *reserving("into", ["reserved", "on-demand"], disruption=QUICK),

@@ -74,7 +74,7 @@ class Surging(Environment):
 def surging(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surging]:
     """The cluster, whose manifest asks for surges."""
     world = Scenario(cluster="surging", groups=(Group("plain", 6),))
-    options = {"lambda": ["--retry-delay", "1"]}
+    options = {"kubernetes": ["--node-join", "1"], "lambda": ["--retry-delay", "1"]}
     state = tmp_path_factory.mktemp("surging")
     with (
         Sandbox.start(world, state_dir=state, options=options) as sandbox,
@@ -129,7 +129,7 @@ def test_a_client_sees_no_failed_request_while_the_only_pod_of_a_stateful_set_mo
 
         until(restored)
     assert caller.failures == []
-    assert len(caller.answers) > 50
+    assert len(caller.answers) > 20
     assert len(set(caller.answers)) > 1
     (new,) = surging.pods(name)
     assert (new.metadata.uid != old.metadata.uid, new.spec.nodeName != node) == (True, True)

@@ -74,7 +74,7 @@ class Balanced(Environment):
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Balanced]:
     """The cluster, whose manifest asks for the wait."""
     world = Scenario(cluster="balanced", groups=(Group("plain", 6),))
-    options = {"lambda": ["--retry-delay", "1"]}
+    options = {"kubernetes": ["--node-join", "1"], "lambda": ["--retry-delay", "1"]}
     state = tmp_path_factory.mktemp("balanced")
     with (
         Sandbox.start(world, state_dir=state, options=options) as sandbox,

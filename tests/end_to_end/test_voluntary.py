@@ -1,4 +1,4 @@
-"""Notices with lead time: replacement first, schedules, pause and takeover."""
+"""Notices with lead time: replacement first, schedules, takeover and dry run."""
 
 import json
 import time
@@ -221,33 +221,6 @@ def small(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Environmen
     ) as sandbox:
         say(sandbox, **request.param)
         yield Environment(sandbox)
-
-
-@pytest.mark.parametrize(
-    "small", [{"paused": True, "takes": ["managed-node-group"]}], indirect=True
-)
-def test_a_paused_cluster_delays_voluntary_retirements_and_drains_interruptions(
-    small: Environment,
-) -> None:
-    (waiting, node), (managed, other) = small.unused_nodes(2).items()
-    tag = {"Key": "eks:nodegroup-name", "Value": "general"}
-    client("ec2", small.sandbox.aws_url).create_tags(Resources=[managed], Tags=[tag])
-    since = time.time()
-    small.sandbox.interrupt([waiting], rebalance=True, warning=False)
-    (line, *_) = small.until(
-        since, lambda s: [x for x in lines_about(s, waiting) if x.get("code") == "ClusterPaused"]
-    )
-    assert "Cluster small is paused" in line["message"]
-    assert f"retire-{waiting}-1-" in line["execution"]
-    assert not small.since(since).of("node-cordoned", node=node)
-    small.sandbox.interrupt([waiting, managed], late=60)
-    seen = small.wait([waiting, managed], since)
-    assert [o["attempt"] for o in seen.outcomes(waiting)] == [2]
-    # The policy includes managed nodes: they are drained and replaced like others.
-    for instance in (waiting, managed):
-        (outcome,) = seen.outcomes(instance)
-        assert (outcome["result"], outcome["replacement"]) == ("drained", "terminate-in-group")
-    assert not seen.died([node, other])
 
 
 @pytest.mark.parametrize("small", [{"dryRun": True}], indirect=True)
