@@ -6,25 +6,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from leeway.aws.autoscaling import AutoScalingGroups
 from leeway.aws.ec2 import Ec2Instances
-from leeway.aws.eventbridge import EventBridgeLeewayEvents
 from leeway.aws.functions import LambdaExecutions, RateLimit
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.interruption.receive_notice import NotAllInstancesReceived, NoticeResult
-from leeway.notices import LifecycleHook
 from leeway.ports.aws import (
-    CloudRefused,
     CloudUnavailable,
-    HookResult,
-    HookSettings,
-    LifecycleActionOver,
 )
 
 from tests.aws.receive_notice import TAGS, client_factory, interruption, launch, receive_notice
 from tests.fakes.functions import Starts
 from tests.notices.events import EVENTS, event
-from tests.sandbox.aws.started import Sandbox, hook
+from tests.sandbox.aws.started import Sandbox
 
 
 def test_an_instance_is_read_with_its_cluster_and_owner(aws: Sandbox) -> None:
@@ -54,67 +47,6 @@ def test_terminating_an_unknown_instance_is_not_an_error(aws: Sandbox) -> None:
     before = calls()
     Ec2Instances(client_factory(aws, "ec2")).terminate("i-0ffffffffffffffff")
     assert calls() == before + 1
-
-
-def test_the_facts_of_a_group_are_current(aws: Sandbox) -> None:
-    (member,) = aws.group("facts", 1, LifecycleHookSpecificationList=[hook("leeway-drain")])
-    groups = AutoScalingGroups(client_factory(aws, "autoscaling"))
-    facts = groups.facts(member)
-    assert facts is not None
-    assert (facts.name, facts.lifecycle_state) == ("facts", "InService")
-    assert facts.terminate_hooks == ("leeway-drain",)
-    groups.terminate_in_group(member)
-    later = groups.facts(member)
-    assert later is not None
-    assert later.lifecycle_state.startswith("Terminating")
-    assert groups.facts("i-0ffffffffffffffff") is None
-
-
-def test_completing_an_action_that_no_longer_waits_raises_lifecycle_action_over(
-    aws: Sandbox,
-) -> None:
-    (member,) = aws.group("over", 1, LifecycleHookSpecificationList=[hook("leeway-drain")])
-    groups = AutoScalingGroups(client_factory(aws, "autoscaling"))
-    waiting = LifecycleHook("over", "leeway-drain")
-    groups.terminate_in_group(member)
-    aws.wait(lambda: aws.states("over").get(member) == "Terminating:Wait")
-    groups.complete(member, waiting, HookResult.CONTINUE)
-    with pytest.raises(LifecycleActionOver):
-        groups.complete(member, waiting, HookResult.CONTINUE)
-    with pytest.raises(LifecycleActionOver):
-        groups.heartbeat(member, waiting)
-
-
-def test_a_heartbeat_extends_a_wait_by_the_timeout_of_the_hook(aws: Sandbox) -> None:
-    short = hook("leeway-drain", HeartbeatTimeout=2)
-    (member,) = aws.group("kept", 1, LifecycleHookSpecificationList=[short])
-    groups = AutoScalingGroups(client_factory(aws, "autoscaling"))
-    waiting = LifecycleHook("kept", "leeway-drain")
-    assert groups.hook_settings(waiting) == HookSettings(2)
-    assert groups.hook_settings(LifecycleHook("kept", "another")) is None
-    assert groups.hook_settings(LifecycleHook("no-such-group", "leeway-drain")) is None
-    groups.terminate_in_group(member)
-    aws.wait(lambda: aws.states("kept").get(member) == "Terminating:Wait")
-    groups.heartbeat(member, waiting)
-    groups.complete(member, waiting, HookResult.CONTINUE)
-    answers = [e["outcome"] for e in aws.journal("lifecycle-action", instance=member)]
-    assert answers == ["begun", "heartbeat", "CONTINUE"]
-
-
-@pytest.mark.parametrize(
-    ("code", "error"),
-    [
-        ("RequestLimitExceeded", CloudUnavailable),
-        ("Throttling", CloudUnavailable),
-        ("UnauthorizedOperation", CloudRefused),
-    ],
-)
-def test_a_throttled_call_is_unavailable_and_a_forbidden_one_is_refused(
-    aws: Sandbox, code: str, error: type[Exception]
-) -> None:
-    aws.control("PUT", "faults", {"faults": [{"service": "ec2", "error": code, "status": 403}]})
-    with pytest.raises(error, match=code):
-        Ec2Instances(client_factory(aws, "ec2")).describe("i-0ffffffffffffffff")
 
 
 def test_the_current_state_of_an_instance_is_read(aws: Sandbox) -> None:
@@ -189,14 +121,6 @@ def test_starts_are_rate_limited_and_the_first_does_not_wait() -> None:
     assert clock.slept[-1] == pytest.approx(1)
 
 
-def test_leeways_own_events_reach_the_bus(aws: Sandbox) -> None:
-    EventBridgeLeewayEvents(client_factory(aws, "events")).publish(
-        "Leeway Node Retired", '{"node": "n"}'
-    )
-    (put,) = aws.journal("put-events", source="leeway")
-    assert put["detail"] == {"node": "n"}
-
-
 def test_the_next_delivery_starts_a_retirement_that_was_only_recorded(
     aws: Sandbox,
 ) -> None:
@@ -244,23 +168,13 @@ def test_one_instance_that_fails_does_not_stop_the_others_of_its_notice(aws: San
     assert [one.instance for one in failed.value.receipt.instances] == [second]
 
 
-@pytest.mark.parametrize(
-    ("tags", "result"),
-    [
-        ({"kubernetes.io/cluster/stranger": "owned"}, NoticeResult.NOT_OURS),
-        ({"Name": "no-node"}, NoticeResult.NOT_OURS),
-        (TAGS | {"eks:nodegroup-name": "managed"}, NoticeResult.LEFT_TO_OWNER),
-        (TAGS | {"karpenter.sh/nodepool": "default"}, NoticeResult.LEFT_TO_OWNER),
-    ],
-)
-def test_instances_of_other_owners_are_listed_and_not_changed(
-    aws: Sandbox, tags: dict[str, str], result: NoticeResult
-) -> None:
-    starts = Starts()
-    receipt = receive_notice(aws, starts).receive(interruption(launch(aws, tags)))
-    assert [one.result for one in receipt.instances] == [result]
-    assert receipt.instances[0].reason
-    assert starts.started == []
+def test_instances_of_no_cluster_of_ours_are_listed_and_not_changed(aws: Sandbox) -> None:
+    for tags in ({"kubernetes.io/cluster/stranger": "owned"}, {"Name": "no-node"}):
+        starts = Starts()
+        receipt = receive_notice(aws, starts).receive(interruption(launch(aws, tags)))
+        assert [one.result for one in receipt.instances] == [NoticeResult.NOT_OURS], tags
+        assert receipt.instances[0].reason
+        assert starts.started == []
 
 
 def test_a_notice_without_an_action_has_a_reason(aws: Sandbox) -> None:

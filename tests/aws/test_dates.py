@@ -26,9 +26,8 @@ def session_with(clock: CorrectedClock) -> boto3.Session:
     return session
 
 
-@pytest.mark.parametrize("wrong", [60, -60, 0])
-def test_one_answer_of_any_service_corrects_the_clock(aws: Sandbox, wrong: float) -> None:
-    clock = CorrectedClock(WrongClock(timedelta(seconds=wrong)))
+def test_one_answer_of_any_service_corrects_the_clock(aws: Sandbox) -> None:
+    clock = CorrectedClock(WrongClock(timedelta(seconds=-60)))
     session_with(clock).client("sqs", endpoint_url=aws.url).list_queues()
     assert abs(clock.now() - datetime.now(UTC)) < timedelta(seconds=10)
 

@@ -8,17 +8,20 @@ from functools import partial
 import pytest
 from leeway.aws.eks import CLAIM_LASTS, KEPT_FOR, REFRESH_AFTER, CachedClusters
 from leeway.aws.table import DynamoTable
+from leeway.clock import Clock
 from leeway.ports.aws import CloudRefused, CloudUnavailable, ClusterEndpoint
+from leeway.table import Table
 
 from tests.aws.stored import TABLE
+from tests.fakes.table import TableInMemory
 from tests.sandbox.aws.started import Sandbox
 
 
 class Eks:
-    """A fake of EKS that counts its calls, and a clock."""
+    """A fake of EKS that counts its calls, a clock, and a table of it."""
 
-    def __init__(self, aws: Sandbox) -> None:
-        self._aws = aws
+    def __init__(self, table: Callable[[Clock], Table]) -> None:
+        self._table = table(self)
         self.calls = 0
         self.url = "https://first.invalid"
         self.fails: Exception | None = None
@@ -40,16 +43,21 @@ class Eks:
 
     def endpoint_in_new_function(self, name: str) -> str:
         """Return the endpoint that a new function reads."""
-        table = DynamoTable(partial(self._aws.client, "dynamodb"), TABLE, self)
-        return CachedClusters(table, self, self, self.problem).endpoint(name).url
+        return CachedClusters(self._table, self, self, self.problem).endpoint(name).url
 
     def problem(self, url: str) -> str:
         return "" if url.startswith("https://") else f"{url} is not https"
 
 
 @pytest.fixture
-def eks(aws: Sandbox) -> Eks:
-    return Eks(aws)
+def eks() -> Eks:
+    return Eks(TableInMemory)
+
+
+@pytest.fixture
+def eks_on_aws(aws: Sandbox) -> Eks:
+    """The same, with the table in DynamoDB."""
+    return Eks(partial(DynamoTable, partial(aws.client, "dynamodb"), TABLE))
 
 
 def test_one_function_reads_an_endpoint_from_eks_for_all_functions(eks: Eks) -> None:
@@ -101,8 +109,9 @@ def test_a_deleted_cluster_is_refused_although_its_endpoint_is_cached(eks: Eks) 
 
 @pytest.mark.parametrize("url", ["http://attacker.invalid", 5], ids=["untrusted", "unreadable"])
 def test_a_cached_address_that_is_not_trusted_is_read_from_eks_again(
-    aws: Sandbox, eks: Eks, url: object
+    aws: Sandbox, eks_on_aws: Eks, url: object
 ) -> None:
+    eks = eks_on_aws
     name = f"planted-{url}".replace("/", "")
     endpoint = {"name": name, "url": url, "certificate_authority": "Y2E="}
     record = {"endpoint": endpoint, "read_at": eks.now_, "until": eks.now_ + timedelta(minutes=5)}
@@ -125,8 +134,10 @@ def test_an_untrusted_address_from_eks_is_refused(eks: Eks) -> None:
         eks.endpoint_in_new_function("untrusted")
 
 
-def test_an_endpoint_in_the_partition_of_manifests_is_not_used(aws: Sandbox, eks: Eks) -> None:
+def test_an_endpoint_in_the_partition_of_manifests_is_not_used(
+    aws: Sandbox, eks_on_aws: Eks
+) -> None:
     """Users may write under MANIFESTS# only, and the adapter reads ENDPOINT# only."""
     item = {"pk": {"S": "MANIFESTS#users"}, "sk": {"S": "ENDPOINT"}, "url": {"S": "https://x"}}
     aws.client("dynamodb").put_item(TableName=TABLE, Item=item)
-    assert eks.endpoint_in_new_function("users") == "https://first.invalid"
+    assert eks_on_aws.endpoint_in_new_function("users") == "https://first.invalid"

@@ -65,6 +65,8 @@ def test_the_facts_of_an_instance_are_those_of_its_group(case: Case) -> None:
     assert facts.terminate_hooks == (DRAIN,)
     assert facts.terminate_hook_waits
     assert facts.stays_in_group
+    assert not facts.protected
+    assert facts.zones
 
 
 def test_an_instance_of_no_group_has_no_facts(case: Case) -> None:
@@ -135,3 +137,5 @@ def test_a_waiting_action_takes_heartbeats_and_one_answer(case: Case) -> None:
     case.port.complete(case.instance, action, HookResult.CONTINUE)
     with pytest.raises(LifecycleActionOver):
         case.port.complete(case.instance, action, HookResult.CONTINUE)
+    with pytest.raises(LifecycleActionOver):
+        case.port.heartbeat(case.instance, action)

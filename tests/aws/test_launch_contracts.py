@@ -55,7 +55,7 @@ from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.selection.offers.catalog import Catalog
 from leeway.table import Table
 
-from tests.aws.stored import TABLE, create_table
+from tests.aws.stored import TABLE
 from tests.fakes.capacity_reservations import CapacityReservationsInMemory
 from tests.fakes.fleets import FleetsInMemory, Shortage
 from tests.fakes.images import ImagesInMemory
@@ -66,7 +66,7 @@ from tests.fakes.table import TableInMemory
 from tests.launch.conftest import catalog
 from tests.launch.pools import manifests, node_class, pool
 from tests.sandbox.aws.fleet_calls import AL2023, image, profile, subnets
-from tests.sandbox.aws.started import Sandbox, started
+from tests.sandbox.aws.started import Sandbox
 
 __all__ = ["catalog"]
 
@@ -177,18 +177,10 @@ type World = Embedded | InMemory
 
 
 @pytest.fixture(scope="module")
-def aws() -> Iterator[Sandbox]:
-    """An AWS of this module alone, since its full subnet would stop the launches of others."""
-    with started() as (_, url):
-        sandbox = Sandbox(url)
-        create_table(sandbox.client("dynamodb"))
-        yield sandbox
-        sandbox.close()
-
-
-@pytest.fixture(scope="module")
-def embedded(aws: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Embedded:
-    """The sandbox's AWS with subnets, a security group, a profile and a cluster."""
+def embedded(aws: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
+    """The sandbox's AWS with subnets, a security group, a profile and a cluster. The small subnet,
+    which may be full, would stop the launches of other modules: it is deleted after the last
+    test."""
     ec2 = aws.client("ec2")
     in_zone = {zone: name for zone, name in subnets(aws).items() if zone in ZONES}
     (known,) = {
@@ -228,7 +220,16 @@ def embedded(aws: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Embedded
     authority.write_bytes(b"CA")
     link = {"endpoint": "https://contract.example.com", "ca_file": str(authority)}
     aws.control("PUT", "links", {"eks": {"contract": link}})
-    return Embedded(aws, in_zone, small, group, image(aws), known)
+    yield Embedded(aws, in_zone, small, group, image(aws), known)
+    filters = [{"Name": "subnet-id", "Values": [small]}]
+    found = ec2.describe_instances(Filters=filters)["Reservations"]
+    members = [one["InstanceId"] for each in found for one in each["Instances"]]
+    if members:
+        ec2.terminate_instances(InstanceIds=members)
+        ec2.get_waiter("instance_terminated").wait(
+            InstanceIds=members, WaiterConfig={"Delay": 1, "MaxAttempts": 60}
+        )
+    ec2.delete_subnet(SubnetId=small)
 
 
 @pytest.fixture(params=["embedded", "in memory"])

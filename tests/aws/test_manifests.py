@@ -34,22 +34,6 @@ def test_manifests_are_read_as_they_were_written_each_in_its_cluster(
     assert manifests.of("nobodys") == ()
 
 
-def test_the_second_of_two_writers_gets_a_conflict_for_a_manifest(
-    manifests: StoredManifests,
-) -> None:
-    first, second = manifest("two", spec={"paused": True}), manifest("two", spec={"dryRun": True})
-    manifests.write("two", first, 0)
-    with pytest.raises(RecordChanged):
-        manifests.write("two", second, 0)
-    manifests.write("two", manifest("two", 2), 1)
-    with pytest.raises(RecordChanged):
-        manifests.delete_manifest("two", first)
-    manifests.delete_manifest("two", manifest("two", 2))
-    assert manifests.of("two") == ()
-    with pytest.raises(RecordChanged):
-        manifests.write("two", manifest("two", 3), 2)
-
-
 def test_the_time_at_which_a_pool_was_deleted_stays_until_it_is_written_again(
     manifests: StoredManifests,
 ) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import cache, partial
 
 import pytest
 from leeway.aws.market import Ec2Market, PricingPriceList, pricing_region
@@ -12,6 +12,7 @@ from leeway.catalog.refresh import (
     CatalogRefresh,
     CatalogUnavailable,
     Market,
+    PriceList,
     RefreshCatalog,
 )
 from leeway.catalog.stored import SURVEY
@@ -34,9 +35,20 @@ def market(aws: Sandbox) -> Ec2Market:
     return Ec2Market(partial(aws.client, "ec2"))
 
 
+class ReadOnce:
+    """The Market and PriceList Protocols: AWS is asked for each part once."""
+
+    def __init__(self, market: Market, prices: PriceList) -> None:
+        self.types = cache(market.types)
+        self.offered = cache(market.offered)
+        self.zone_ids = cache(market.zone_ids)
+        self.spot = cache(market.spot)
+        self.on_demand = cache(prices.on_demand)
+
+
 @pytest.fixture(scope="module")
-def price_list(aws: Sandbox) -> PricingPriceList:
-    return PricingPriceList(partial(aws.client, "pricing"))
+def region(aws: Sandbox, market: Ec2Market) -> ReadOnce:
+    return ReadOnce(market, PricingPriceList(partial(aws.client, "pricing")))
 
 
 @dataclass
@@ -77,30 +89,27 @@ class At:
         raise AssertionError(seconds)
 
 
-def test_a_region_is_read_over_http_as_its_data_has_it(
-    market: Ec2Market, price_list: PricingPriceList
-) -> None:
+def test_a_region_is_read_over_http_as_its_data_has_it(region: ReadOnce) -> None:
     expected = sandbox_survey(REGION)
-    offered = market.offered()
+    offered = region.offered()
     assert offered == expected.offered
     names = {name for types in offered.values() for name in types}
-    read = {kind.name: kind for kind in market.types()}
+    read = {kind.name: kind for kind in region.types()}
     # The sandbox describes what is not offered here too: it has one catalog for all regions.
     assert [read[name] for name in sorted(names)] == sorted(
         expected.machines, key=lambda kind: kind.name
     )
-    assert market.zone_ids() == expected.zone_ids
-    assert market.spot() == expected.spot
-    assert price_list.on_demand(REGION) == expected.on_demand
+    assert region.zone_ids() == expected.zone_ids
+    assert region.spot() == expected.spot
+    assert region.on_demand(REGION) == expected.on_demand
 
 
 def test_a_refresh_stores_what_it_read_and_the_catalog_opens(
-    market: Ec2Market, price_list: PricingPriceList, dynamo: DynamoTable
+    region: ReadOnce, dynamo: DynamoTable
 ) -> None:
     reports: list[CatalogRefresh] = []
-    outcome = RefreshCatalog(
-        CatalogReader(market, price_list), dynamo, reports.append, At(NOW)
-    ).refresh(REGION)
+    reader = CatalogReader(region, region)
+    outcome = RefreshCatalog(reader, dynamo, reports.append, At(NOW)).refresh(REGION)
     assert reports == [outcome]
     assert outcome.stale == ()
     packed = dynamo.get(SURVEY, region=REGION)

@@ -114,7 +114,9 @@ def test_nodes_of_other_owners_are_retired_only_if_the_policy_includes_them(
     aws: Sandbox, apply: Any, owner: str
 ) -> None:
     event = interruption(launch(aws, TAGS | {owner: "x"}))
-    assert Deployed(aws).receive(event) is NoticeResult.LEFT_TO_OWNER
+    cautious = Deployed(aws)
+    assert cautious.receive(event) is NoticeResult.LEFT_TO_OWNER
+    assert cautious.starts.started == []
     apply("{takes: [managed-node-group, karpenter]}")
     assert Deployed(aws).receive(event) is NoticeResult.STARTED
 

@@ -66,8 +66,9 @@ def test_messages_for_later_are_in_groups_of_their_own_and_one_for_each_three_se
     url = queue(aws)
     sender = SqsProvisionNodes(partial(aws.client, "sqs"), url)
     minute = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
-    for tenths in range(600):
-        sender.wake("prod", "nodes may be given back", minute + timedelta(seconds=tenths / 10))
+    for number in range(60):
+        at = minute + timedelta(seconds=1.005 * number)
+        sender.wake("prod", "nodes may be given back", at)
     sender.wake("other", "nodes may be given back", minute)
     sender.wake("prod", "pods are pending")
     sent: dict[str, list[int]] = {}

@@ -54,9 +54,9 @@ def test_a_sweep_lists_the_instances_of_the_clusters_only(aws: Sandbox, fake: bo
 def test_a_sweep_finds_instances_by_name_and_state(aws: Sandbox, fake: bool) -> None:
     case = swept(aws, fake)
     found = {one.facts.instance: one for one in case.port.instances(["contract-a", "contract-b"])}
-    name = found[case.ours].facts.private_dns_name
-    assert case.ours in {one.facts.instance for one in case.port.named([name])}
-    assert case.port.named(["ip-192-0-2-1.ec2.internal"]) == []
+    ours, nobodys = found[case.ours].facts, "ip-192-0-2-1.ec2.internal"
+    assert [one.facts for one in case.port.named([ours.private_dns_name, nobodys])] == [ours]
+    assert case.port.named([nobodys]) == case.port.named([]) == []
     states = case.port.states([case.ours, UNKNOWN])
     assert states[case.ours] in {"pending", "running"}
     assert states[UNKNOWN] == "terminated"
@@ -87,6 +87,11 @@ def test_a_schedule_of_one_name_is_replaced_and_removed_twice(aws: Sandbox, fake
     port.put("i-1-change", datetime(2030, 1, 1, 9, tzinfo=UTC), {"id": "n-1"})
     port.put("i-1-change", datetime(2030, 1, 1, 10, tzinfo=UTC), {"id": "n-2"})
     assert due() == {"i-1-change": "2030-01-01T10:00"}
+    if not fake:
+        stored = client.get_schedule(GroupName=group, Name="i-1-change")
+        assert stored["ActionAfterCompletion"] == "DELETE"
+        assert json.loads(stored["Target"]["Input"]) == {"id": "n-2"}
+        assert stored["Target"]["DeadLetterConfig"] == {"Arn": target.failures}
     port.remove("i-1-change")
     port.remove("i-1-change")
     assert due() == {}
@@ -97,6 +102,9 @@ def test_a_leeway_event_is_published_or_refused(aws: Sandbox, fake: bool) -> Non
     memory = EventBusInMemory()
     port: LeewayEvents = memory if fake else EventBridgeLeewayEvents(partial(aws.client, "events"))
     port.publish("Leeway Node Retired", json.dumps({"instance": "i-1"}))
+    if not fake:
+        (put,) = aws.journal("put-events", source="leeway")
+        assert put["detail"] == {"instance": "i-1"}
     memory.refuses = True
     denied = {"service": "events", "action": "PutEvents", "status": 400}
     aws.control("PUT", "faults", {"faults": [{**denied, "error": "AccessDeniedException"}]})

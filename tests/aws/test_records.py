@@ -11,8 +11,9 @@ from leeway.pool_pauses import JOIN_TIME, NODES_NEVER_JOINED, POOL, JoinTime, Po
 from leeway.provisioning.report import STATUS, PodsWithoutNode, ProvisioningStatus
 from leeway.provisioning.tell import TOLD
 from leeway.reasons import Reason
-from leeway.retirement.record import DETACHED, RETIREMENT
-from leeway.table import Record
+from leeway.retirement.reasons import SUCCESSOR_FOUND
+from leeway.retirement.record import DETACHED, RETIREMENT, ReplacementIntent
+from leeway.table import OPEN, Record
 
 from tests.admission.admission_records import admission
 from tests.admission.launched import launched
@@ -92,3 +93,26 @@ def test_only_open_records_are_in_the_index_of_open_records() -> None:
     assert RETIREMENT.write(one, {}, NOW).indexed["open"].startswith("prod#")
     ended = one.model_copy(update={"phase": Phase.FINISHED})
     assert RETIREMENT.write(ended, {}, NOW).indexed == {}
+    raised = ReplacementIntent(
+        method="launch-successor",
+        reason=SUCCESSOR_FOUND("The group launched it after the replacement was requested."),
+        requested_at=NOW,
+        to_restore=True,
+    )
+    owing = ended.model_copy(update={"replacement_intent": raised})
+    assert RETIREMENT.write(owing, {}, NOW).indexed, "its group is one larger still"
+    assert ADMISSION.write(admission(), {}, NOW).indexed["open"].startswith("prod#")
+
+
+def test_the_records_of_a_storm_are_spread_over_all_shards_of_the_index() -> None:
+    facts = interrupted().facts
+    storm = [
+        facts.model_copy(update={"instance": f"i-0dddddddddddd{number:04x}"})
+        for number in range(40)
+    ]
+    written = [
+        RETIREMENT.write(interrupted().model_copy(update={"facts": one}), {}, NOW).indexed
+        for one in storm
+    ]
+    assert len({one["open"] for one in written}) == OPEN.shards
+    assert all("cluster" not in one for one in written), "the index of facts is for facts"

@@ -1,7 +1,6 @@
 """Capacity reservations: the adapters against the sandbox's EC2, beside the fake."""
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -22,19 +21,16 @@ from leeway.selection.offers.reservations import ReservedCapacity
 
 from tests.fakes.capacity_reservations import CapacityReservationsInMemory
 from tests.sandbox.aws.fleet_calls import image, profile, subnets
-from tests.sandbox.aws.started import Sandbox, started
+from tests.sandbox.aws.started import Sandbox
 
 ZONE, TYPE = "us-east-1a", "m5.large"
 OTHER_ACCOUNT = "999999999999"
 
 
-@pytest.fixture(scope="module")
-def aws() -> Iterator[Sandbox]:
-    with started() as (_, url):
-        sandbox = Sandbox(url)
-        profile(sandbox, "reserved-nodes")
-        yield sandbox
-        sandbox.close()
+@pytest.fixture(scope="module", autouse=True)
+def nodes(aws: Sandbox) -> None:
+    """The instance profile of launched instances."""
+    profile(aws, "reserved-nodes")
 
 
 def reserve(aws: Sandbox, **given: Any) -> str:
@@ -138,7 +134,7 @@ def launch(
         **more,
     }
     template = LaunchTemplate(
-        f"leeway-contract-{intent}", json.dumps(data), cluster_tags("contract")
+        f"leeway-reserved-{intent}", json.dumps(data), cluster_tags("reserved")
     )
     created = Ec2LaunchTemplates(client).ensure([template])[template.name]
     override = Override(TYPE, ZONE, subnets(aws)[ZONE])
@@ -146,7 +142,7 @@ def launch(
         "reserved",
         count,
         (TemplateOverrides(created, (override,)),),
-        {INTENT_TAG: intent, **cluster_tags("contract")},
+        {INTENT_TAG: intent, **cluster_tags("reserved")},
         capacity,
     )
     return Ec2Fleets(client).create(request, f"token-{intent}")
@@ -198,9 +194,9 @@ def test_an_open_reservation_takes_instances_that_count_as_on_demand(aws: Sandbo
     for preference in ("none", "open"):
         data = f'{{"ImageId": "{image(aws)}", "CapacityReservationSpecification": {{'
         data += f'"CapacityReservationPreference": "{preference}"}}}}'
-        template = LaunchTemplate(f"leeway-contract-{preference}", data, cluster_tags("contract"))
+        template = LaunchTemplate(f"leeway-reserved-{preference}", data, cluster_tags("reserved"))
         created = Ec2LaunchTemplates(client).ensure([template])[template.name]
-        tags = {INTENT_TAG: preference, **cluster_tags("contract")}
+        tags = {INTENT_TAG: preference, **cluster_tags("reserved")}
         templates = (TemplateOverrides(created, (override,)),)
         Ec2Fleets(client).create(FleetRequest("on-demand", 1, templates, tags), preference)
         (one,) = Ec2Fleets(client).launched_by(preference)

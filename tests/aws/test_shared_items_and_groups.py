@@ -1,6 +1,5 @@
 """The ledger, offerings, groups, the cache and schedules over the embedded AWS."""
 
-import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -9,9 +8,9 @@ from typing import Any
 import pytest
 from leeway.aws.autoscaling import AutoScalingGroups
 from leeway.aws.ec2 import Ec2Instances
-from leeway.aws.eventbridge import EventBridgeSchedules, ScheduleTarget
 from leeway.clock import SystemClock
 from leeway.execution.shared_cache import CACHED, SharedCache
+from leeway.notices import LifecycleHook
 from leeway.ports.aws import CloudRefused
 from leeway.retirement.hooks import GroupCache
 
@@ -32,9 +31,7 @@ def test_launch_instances_raises_a_group_and_a_decrement_lowers_it(aws: Sandbox)
     # EC2 reports launch times in whole seconds: the next launch is in a later one.
     created = datetime.now(UTC).replace(microsecond=0)
     since: datetime = aws.wait(lambda: (now := datetime.now(UTC)) > created + SECOND and now)
-    answers = [groups.launch("surging", "us-east-1b", 1, "i-a-1-us-east-1b") for _ in range(2)]
-    assert answers[0] == answers[1], "one token is one successor"
-    [came] = answers[0].instances
+    [came] = groups.launch("surging", "us-east-1b", 1, "i-a-1-us-east-1b").instances
     aws.wait(lambda: aws.states("surging")[came.instance] == "InService")
     assert (came.instance_type, came.zone) == ("m5.large", "us-east-1b")
     facts = groups.facts(first)
@@ -42,8 +39,6 @@ def test_launch_instances_raises_a_group_and_a_decrement_lowers_it(aws: Sandbox)
     assert (facts.minimum, facts.desired, facts.maximum, facts.units) == (0, 3, 3, 1)
     assert {"us-east-1a", "us-east-1b"} <= {*facts.zones}
     assert not facts.launch_unsupported
-    with pytest.raises(CloudRefused):
-        groups.launch("surging", "us-east-1b", 1, "i-b-1-us-east-1b")
     aws.client("autoscaling").suspend_processes(
         AutoScalingGroupName="surging", ScalingProcesses=["Launch"]
     )
@@ -149,43 +144,11 @@ def test_the_weight_of_an_instance_is_its_number_of_units() -> None:
     assert (facts.units, facts.may_shrink) == (4, False)
 
 
-def test_a_missing_group_is_refused(aws: Sandbox) -> None:
+def test_a_missing_group_is_refused_and_has_no_hooks(aws: Sandbox) -> None:
+    groups = AutoScalingGroups(maker(aws, "autoscaling"))
     with pytest.raises(CloudRefused, match="there is no group never-was"):
-        AutoScalingGroups(maker(aws, "autoscaling")).missing("never-was")
-
-
-def test_the_group_of_an_instance_has_its_maximum(aws: Sandbox) -> None:
-    (member,) = aws.group("growing", 1, MaxSize=4)
-    facts = AutoScalingGroups(maker(aws, "autoscaling")).facts(member)
-    assert facts is not None
-    assert (facts.desired, facts.maximum, facts.protected) == (1, 4, False)
-    assert facts.zones
-
-
-TARGET = ScheduleTarget(
-    group="notices",
-    role="arn:aws:iam::123456789012:role/leeway-schedules",
-    function="arn:aws:lambda:us-east-1:123456789012:function:receive",
-    failures="arn:aws:sqs:us-east-1:123456789012:failures",
-)
-
-
-def test_a_schedule_is_created_moved_and_deleted(aws: Sandbox) -> None:
-    client = aws.client("scheduler")
-    client.create_schedule_group(Name="notices")
-    schedules = EventBridgeSchedules(maker(aws, "scheduler"), TARGET)
-    at = datetime(2027, 12, 3, 22, 0, tzinfo=UTC)
-    for when in (at, at, at + timedelta(days=1)):
-        schedules.put("i-a-1", when, {"id": "e-1"})
-    assert [s["Name"] for s in client.list_schedules(GroupName="notices")["Schedules"]] == ["i-a-1"]
-    found = client.get_schedule(Name="i-a-1", GroupName="notices")
-    assert found["ScheduleExpression"] == "at(2027-12-04T22:00:00)"
-    assert found["ActionAfterCompletion"] == "DELETE"
-    assert json.loads(found["Target"]["Input"]) == {"id": "e-1"}
-    assert found["Target"]["DeadLetterConfig"] == {"Arn": TARGET.failures}
-    for _ in range(2):
-        schedules.remove("i-a-1")
-    assert client.list_schedules(GroupName="notices")["Schedules"] == []
+        groups.missing("never-was")
+    assert groups.hook_settings(LifecycleHook("never-was", "leeway-drain")) is None
 
 
 def test_the_cached_rules_of_a_group_equal_those_that_were_read(aws: Sandbox) -> None:
@@ -202,8 +165,3 @@ def test_the_cached_rules_of_a_group_equal_those_that_were_read(aws: Sandbox) ->
         assert known.rules_of("remembered") == rules
     after = aws.control("GET", "status")["calls"]["autoscaling:DescribeLifecycleHooks"]
     assert after == before + 1
-
-
-def test_the_rules_of_a_missing_group_are_refused(aws: Sandbox) -> None:
-    with pytest.raises(CloudRefused, match="there is no group never-was"):
-        AutoScalingGroups(maker(aws, "autoscaling")).rules("never-was")

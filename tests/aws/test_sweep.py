@@ -5,27 +5,15 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from leeway.admission.record import ADMISSION, Admission
 from leeway.aws.autoscaling import AutoScalingGroups, AutoScalingWaitingActions
 from leeway.aws.ec2 import Ec2Instances, Ec2Sweep
-from leeway.aws.table import DynamoTable
 from leeway.costs import INTERRUPTED_FOR, interruptions_of
-from leeway.execution.attempt import Phase
-from leeway.instances.facts import FACTS as INDEX
-from leeway.instances.facts import facts_in
 from leeway.instances.observed import CHANGE_PREFIX, ObservedChange, ObservedHook
 from leeway.instances.owners import OWNED_PREFIX, Owner, OwnerKind
-from leeway.interruption.instance_state import read_instance
 from leeway.notices import InterruptionAction, LifecycleHook
 from leeway.ports.aws import CloudRefused, CloudUnavailable, HookResult, HookSettings, Waiting
-from leeway.retirement.reasons import SUCCESSOR_FOUND
-from leeway.retirement.record import RETIREMENT, ReplacementIntent
-from leeway.table import OPEN, UnreadableRecord
 
-from tests.admission.admission_records import request
 from tests.aws.receive_notice import client_factory, launch
-from tests.aws.stored import TABLE, table_in
-from tests.retirement.retirements import interrupted
 from tests.sandbox.aws.started import Sandbox, hook
 
 EKS_GROUP = "eks-general-0ac1b6a3-4d3e-9f0b-6c56-3f1c2e9a7b10"
@@ -161,17 +149,6 @@ def test_unknown_instances_that_ec2_does_not_name_have_no_state(
     aws.wait(lambda: Ec2Sweep(lambda: client).states([living, other]) == {other: "running"})
 
 
-def test_instances_are_found_by_their_private_dns_name(aws: Sandbox, sweep: Ec2Sweep) -> None:
-    instance = launch(aws, {"eks:cluster-name": "named"})
-    launch(aws, {"eks:cluster-name": "named"})
-    facts = Ec2Instances(client_factory(aws, "ec2")).describe(instance)
-    assert facts is not None
-    (found,) = sweep.named({facts.private_dns_name, "ip-10-99-99-99.ec2.internal"})
-    assert found.facts == facts
-    assert sweep.named({"ip-10-99-99-99.ec2.internal"}) == []
-    assert sweep.named(set()) == []
-
-
 def test_an_incomplete_list_is_an_error(aws: Sandbox, sweep: Ec2Sweep) -> None:
     fault = {"service": "ec2", "error": "RequestLimitExceeded", "status": 503}
     aws.control("PUT", "faults", {"faults": [fault]})
@@ -248,53 +225,6 @@ def test_failed_status_checks_are_found_with_their_start(aws: Sandbox, sweep: Ec
     for instance, check in failing:
         aws.control("POST", "impair", {"instance": instance, "check": check, "lasts": None})
     assert found() == {}
-
-
-def open_records(table: DynamoTable, cluster: str) -> tuple[list[Any], list[str]]:
-    """The open records of a cluster, and the problems of unreadable ones."""
-    problems: list[UnreadableRecord] = []
-    found = table.find(OPEN, cluster, RETIREMENT, ADMISSION, unreadable=problems.append)
-    return list(found), [str(one) for one in problems]
-
-
-def test_an_item_of_a_manifest_in_the_index_is_not_a_record(
-    aws: Sandbox, dynamo: DynamoTable
-) -> None:
-    """A user who may write under MANIFESTS# may give an item any attribute."""
-    record = interrupted(Phase.NOTICED)
-    forged = record.facts.model_copy(update={"cluster": "posing"})
-    posing = record.model_copy(update={"facts": forged})
-    for sort, body in (("RETIREMENT", posing), ("FACTS", forged)):
-        item = {
-            "pk": {"S": "MANIFESTS#posing"},
-            "sk": {"S": sort},
-            "cluster": {"S": "posing"},
-            "open": {"S": "posing#0"},
-            "record": {"S": body.model_dump_json()},
-        }
-        aws.client("dynamodb").put_item(TableName=TABLE, Item=item)
-    found, problems = open_records(dynamo, "posing")
-    holds = f"it holds the record RETIREMENT#posing#{record.instance} RETIREMENT"
-    assert found == []
-    assert f"MANIFESTS#posing RETIREMENT: {holds}" in problems
-    assert facts_in(table_in(aws), "posing") == {}
-
-
-@pytest.mark.parametrize("body", [{}, {"record": {"N": "1"}}, {"record": {"S": ""}}])
-def test_an_item_without_a_record_does_not_hide_other_records_of_an_index(
-    aws: Sandbox, dynamo: DynamoTable, body: dict[str, Any]
-) -> None:
-    record = interrupted(Phase.NOTICED)
-    ours = record.facts.model_copy(update={"cluster": "hidden"})
-    table_in(aws).change(INDEX, [ours])
-    for sort in ("RETIREMENT", "FACTS"):
-        key = {"pk": {"S": "MANIFESTS#other"}, "sk": {"S": sort}}
-        shown = {"cluster": {"S": "hidden"}, "open": {"S": "hidden#0"}}
-        aws.client("dynamodb").put_item(TableName=TABLE, Item=key | shown | body)
-    found, problems = open_records(dynamo, "hidden")
-    assert found == []
-    assert [one for one in problems if one.startswith("MANIFESTS#other RETIREMENT: ")]
-    assert facts_in(table_in(aws), "hidden") == {ours.instance: ours}
 
 
 def test_an_instance_has_the_name_of_its_group_for_any_creator(
@@ -434,74 +364,3 @@ def test_the_manufacturers_of_accelerators_are_read_from_ec2(aws: Sandbox) -> No
     assert types.accelerators("m5.large") == ()
     with pytest.raises(CloudRefused):
         types.accelerators("m5.no-such-size")
-
-
-def test_an_unreadable_record_is_reported_and_does_not_hide_other_records(
-    aws: Sandbox, dynamo: DynamoTable
-) -> None:
-    facts = interrupted().facts.model_copy(update={"cluster": "two-versions"})
-    good = interrupted().model_copy(
-        update={"facts": facts.model_copy(update={"instance": "i-0eeeeeeeeeeeeeee2"})}
-    )
-    odd = good.model_copy(
-        update={"facts": facts.model_copy(update={"instance": "i-0eeeeeeeeeeeeeee3"})}
-    )
-    dynamo.put(RETIREMENT, good)
-    dynamo.put(RETIREMENT, odd)
-    pk = f"RETIREMENT#two-versions#{odd.instance}"
-    body = odd.model_dump_json().replace("spot-interruption", "moon-eclipse")
-    aws.client("dynamodb").update_item(
-        TableName=TABLE,
-        Key={"pk": {"S": pk}, "sk": {"S": "RETIREMENT"}},
-        UpdateExpression="SET #record = :body",
-        ExpressionAttributeNames={"#record": "record"},
-        ExpressionAttributeValues={":body": {"S": body}},
-    )
-    found, (wrong,) = open_records(dynamo, "two-versions")
-    assert found == [good]
-    assert wrong.startswith(f"{pk} RETIREMENT: kind: Input should be")
-
-
-def test_only_open_records_are_read_by_cluster(dynamo: DynamoTable) -> None:
-    place = {"cluster": "under-way"}
-    facts = interrupted().facts.model_copy(update={"instance": "i-0eeeeeeeeeeeeeee1", **place})
-    retirement = interrupted().model_copy(update={"facts": facts})
-    arrival: Admission = request(None, "n-1").record.model_copy(update={"facts": facts})
-    dynamo.put(RETIREMENT, retirement)
-    dynamo.put(ADMISSION, arrival)
-    both, _ = open_records(dynamo, "under-way")
-    assert sorted(both, key=repr) == [arrival, retirement]
-    ended = {"phase": Phase.FINISHED, "version": 2}
-    dynamo.put(RETIREMENT, retirement.model_copy(update=ended))
-    assert open_records(dynamo, "under-way") == ([arrival], [])
-    raised = ReplacementIntent(
-        method="launch-successor",
-        reason=SUCCESSOR_FOUND("The group launched it after the replacement was requested."),
-        requested_at=retirement.noticed_at,
-        to_restore=True,
-    )
-    owing = retirement.model_copy(update={**ended, "version": 3, "replacement_intent": raised})
-    dynamo.put(RETIREMENT, owing)
-    assert owing in open_records(dynamo, "under-way")[0], "its group is one larger still"
-    dynamo.put(RETIREMENT, retirement.model_copy(update={**ended, "version": 4}))
-    assert open_records(dynamo, "under-way") == ([arrival], [])
-    known = read_instance(dynamo, facts.instance, ["under-way"])
-    assert (known.retirement and known.retirement.phase, known.admission) == ("finished", arrival)
-    assert arrival.deadline - arrival.noticed_at == timedelta(minutes=15)
-
-
-def test_the_records_of_a_storm_are_spread_over_all_shards_of_the_index(
-    aws: Sandbox, dynamo: DynamoTable
-) -> None:
-    written = set()
-    for number in range(40):
-        place = {"cluster": "stormy", "instance": f"i-0dddddddddddd{number:04x}"}
-        facts = interrupted().facts.model_copy(update=place)
-        dynamo.put(RETIREMENT, interrupted().model_copy(update={"facts": facts}))
-        written.add(facts.instance)
-    assert {record.instance for record in open_records(dynamo, "stormy")[0]} == written
-    keys = [{"pk": {"S": f"RETIREMENT#stormy#{one}"}, "sk": {"S": "RETIREMENT"}} for one in written]
-    request = {TABLE: {"Keys": keys}}
-    stored = aws.client("dynamodb").batch_get_item(RequestItems=request)["Responses"][TABLE]
-    assert len({item["open"]["S"] for item in stored}) == OPEN.shards
-    assert all("cluster" not in item for item in stored), "the index of facts is for facts"

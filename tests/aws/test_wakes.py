@@ -7,9 +7,9 @@ from functools import partial
 import pytest
 from leeway.aws.provision_queue import SqsProvisionNodes
 from leeway.capacity_requests import ProvisionNodes
-from leeway.ports.aws import CloudRefused
+from leeway.ports.aws import CloudRefused, CloudUnavailable
 
-from tests.fakes.pod_watches import WakesInMemory
+from tests.fakes.provision_queue import ProvisionQueueInMemory
 from tests.sandbox.aws.started import Sandbox
 
 type World = tuple[ProvisionNodes, Callable[[], list[tuple[str, str]]]]
@@ -27,21 +27,24 @@ def received(sqs: object, url: str) -> list[tuple[str, str]]:
 @pytest.fixture(params=["queue", "in memory"])
 def world(aws: Sandbox, request: pytest.FixtureRequest) -> World:
     if request.param == "in memory":
-        wakes = WakesInMemory()
-        return wakes, lambda: wakes.wakes
+        queue = ProvisionQueueInMemory()
+        return queue, lambda: queue.wakes
     sqs = aws.client("sqs")
-    queue = sqs.create_queue(QueueName="q.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
-    return SqsProvisionNodes(lambda: sqs, queue), partial(received, sqs, queue)
+    url = sqs.create_queue(QueueName="q.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
+    return SqsProvisionNodes(lambda: sqs, url), partial(received, sqs, url)
 
 
 def test_each_wake_is_a_message_even_if_it_repeats_an_earlier_one(world: World) -> None:
     provisioning, messages = world
     provisioning.wake("blue", "because")
     provisioning.wake("green", "because")
-    assert sorted(messages()) == [("blue", "because"), ("green", "because")]
+    provisioning.wake("blue", "because")
+    assert sorted(messages()) == [("blue", "because")] * 2 + [("green", "because")]
 
 
 def test_a_queue_that_does_not_exist_is_a_refusal(aws: Sandbox) -> None:
     sqs = aws.client("sqs")
     with pytest.raises(CloudRefused, match=r"NonExistentQueue|QueueDoesNotExist"):
         SqsProvisionNodes(lambda: sqs, f"{aws.url}/123456789012/none.fifo").wake("blue", "x")
+    with pytest.raises(CloudUnavailable):
+        ProvisionQueueInMemory(down=True).wake("blue", "x")

@@ -8,22 +8,25 @@ from pathlib import Path
 import pytest
 from leeway_cli import main
 
-from tests.sandbox.kubernetes.live import Live, running_cluster
+from tests.sandbox.kubernetes.live import running_cluster
 
 
-def completed(line: str, kubeconfig: Path | None = None) -> list[str]:
-    """Return the completions of the last word of a line in bash."""
+def environment(line: str, kubeconfig: Path | None = None) -> dict[str, str]:
+    """What bash sets to complete the last word of a line."""
     words = line.split(" ")
-    environment = {
-        **os.environ,
+    return {
         "_LEEWAY_COMPLETE": "complete_bash",
         "COMP_WORDS": "\n".join(words),
         "COMP_CWORD": str(len(words) - 1),
         "KUBECONFIG": str(kubeconfig or "/nowhere"),
     }
+
+
+def completed(line: str, kubeconfig: Path) -> list[str]:
+    """Return the completions of the last word of a line, from a process of its own."""
     done = subprocess.run(
         [sys.executable, "-m", "leeway_cli"],
-        env=environment,
+        env={**os.environ, **environment(line, kubeconfig)},
         capture_output=True,
         text=True,
         check=True,
@@ -40,27 +43,30 @@ def test_a_script_for_a_shell_is_printed(shell: str, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize(
-    ("line", "words"),
+    ("line", "word"),
     [
-        ("leeway dr", ["drain"]),
-        ("leeway sandbox fa", ["faults"]),
-        ("leeway drain --ignore", ["--ignore-daemonsets"]),
-        ("leeway drain n --on-blocked w", ["wait"]),
-        ("leeway get head", ["headrooms"]),
+        ("leeway dr", "drain"),
+        ("leeway sandbox fa", "faults"),
+        ("leeway drain --ignore", "--ignore-daemonsets"),
+        ("leeway drain n --on-blocked w", "wait"),
+        ("leeway get head", "headrooms"),
     ],
 )
-def test_a_word_is_completed(line: str, words: list[str]) -> None:
-    assert completed(line) == words
+def test_a_word_is_completed(
+    line: str, word: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in environment(line).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("sys.argv", ["leeway"])
+    with pytest.raises(SystemExit):
+        main.main()
+    printed = capsys.readouterr()
+    assert (printed.out.split(), printed.err) == ([word], "")
 
 
 def test_nodes_are_completed_from_the_cluster_and_not_without_an_answer(tmp_path: Path) -> None:
     with running_cluster(tmp_path) as live:
-        names = two_nodes(live)
-        assert completed("leeway drain ip-", live.kubeconfig()) == names
-        assert completed(f"leeway drain {names[0]} ip-", live.kubeconfig()) == names[1:]
-        assert completed("leeway explain node ip-", live.kubeconfig()) == names
+        first, second = sorted(live.add_nodes(1, 2))
+        assert completed("leeway explain node ip-", live.kubeconfig()) == [first, second]
+        assert completed(f"leeway drain {first} ip-", live.kubeconfig()) == [second]
     assert completed("leeway drain ip-", live.kubeconfig()) == []
-
-
-def two_nodes(live: Live) -> list[str]:
-    return sorted(live.add_nodes(1, 2))

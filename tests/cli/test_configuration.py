@@ -174,12 +174,12 @@ def test_a_file_that_is_given_twice_is_read_once(run: Run, write: Any, tmp_path:
     assert (code, out) == (0, "cluster.leeway.sh/prod created\n")
 
 
-@pytest.mark.parametrize("name", ["", "a#b", "a b", "x" * 101])
-@pytest.mark.parametrize("command", [["get", "--cluster"], ["pause"]])
-def test_an_invalid_cluster_name_is_refused(run: Run, command: list[str], name: str) -> None:
-    code, out, err = run(*command, name, cluster="")
-    assert (code, out) == (2, "")
-    assert "expected the name of a cluster" in err
+def test_an_invalid_cluster_name_is_refused(run: Run) -> None:
+    for command in (("get", "--cluster"), ("pause",)):
+        for name in ("", "a#b", "a b", "x" * 101):
+            code, out, err = run(*command, name, cluster="")
+            assert (code, out) == (2, ""), (command, name)
+            assert "expected the name of a cluster" in err
 
 
 def test_manifests_are_deleted_by_file_or_by_name(run: Run, write: Any) -> None:
@@ -442,34 +442,9 @@ def test_a_pool_whose_node_class_has_no_manifest_is_a_warning(run: Run, write: A
     assert run("apply", "-f", write(POOL))[2] == "", "its node class is stored"
 
 
-BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"{n}: &{n} [{', '.join([f'*{p}'] * 10)}]\n"
-    for p, n in zip("abcdefgh", "bcdefghi", strict=True)
-)
-
-
 @pytest.mark.parametrize(
     ("content", "printed"),
     [
-        (
-            CLUSTER + f"  x: {'y' * 1024 * 1024}\n",
-            "prod.yaml:1: too large: 1,024 KB; the limit is 350 KB",
-        ),
-        (BOMB, "KB; the limit is 32,768 KB"),
-        (CLUSTER + "kind: Cluster\n", "prod.yaml:8: duplicate key 'kind', first set on line 2"),
-        (CLUSTER + "\tdryRun: true\n", "prod.yaml:8: tab in the indentation"),
-        (
-            CLUSTER.replace("Cluster", "Custer"),
-            "prod.yaml:2: kind: unknown kind Custer of leeway.sh/v1",
-        ),
-        (
-            CLUSTER.replace("v1", "v7"),
-            "prod.yaml:1: apiVersion: expected leeway.sh/v1 for a Cluster",
-        ),
-        (
-            CLUSTER + "  pausd: true\n",
-            "prod.yaml:8: spec.pausd: unknown field; did you mean paused",
-        ),
         (CLUSTER.replace("prod", "dev"), "prod.yaml:1: metadata.name: expected prod"),
         (CLUSTER + "---\n" + CLUSTER, "prod.yaml:9: cluster.leeway.sh/prod is already defined at"),
         (b"a: \xff\xfe\n", "prod.yaml:1: expected text in UTF-8"),

@@ -10,20 +10,12 @@ import pytest
 from leeway.retirement.reasons import NODE_NAME_REUSED
 from leeway_cli import main
 
-from tests.sandbox.kubernetes.live import PODS, Live, bare_pod, budget, running_cluster
+from tests.sandbox.kubernetes.live import PODS, Live, bare_pod, budget
 
 NUMBERS = count(1)
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 NODES = "/api/v1/nodes"
 LOCAL = [{"name": "tmp", "emptyDir": {}}]
-
-
-@pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """One cluster for these tests; each test has its own node."""
-    with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
-        cluster.kubeconfig()
-        yield cluster
 
 
 @pytest.fixture
@@ -55,7 +47,7 @@ def meanwhile(work: Callable[[], object]) -> threading.Thread:
 
 
 def drain(live: Live, node: str, *more: str) -> int:
-    return main.run(["drain", node, "--kubeconfig", str(live.folder / "kubeconfig"), *more])
+    return main.run(["drain", node, "--kubeconfig", str(live.kubeconfig()), *more])
 
 
 def exists(live: Live, pod: str) -> bool:

@@ -112,9 +112,8 @@ def test_groups_that_do_not_exist_yet_are_named(
     assert "/aws/lambda/leeway-retire-node" not in said
 
 
-@pytest.mark.parametrize(
-    ("arguments", "codes"),
-    [
+def test_lines_are_selected(groups: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    selections: list[tuple[list[str], list[str]]] = [
         (["retire-node"], ["PodsLeftBehind", "NodeDrained"]),
         (["leeway-retire_node"], ["PodsLeftBehind", "NodeDrained"]),
         (["--level", "warning"], ["-", "-", "PodsLeftBehind", "ProvisioningFailed"]),
@@ -128,12 +127,9 @@ def test_groups_that_do_not_exist_yet_are_named(
         (["--cluster", "b", "--level", "error"], ["ProvisioningFailed"]),
         (["--cluster", "b", "--instance", INSTANCE], []),
         (["--since", "1s"], []),
-    ],
-)
-def test_lines_are_selected(
-    groups: Any, capsys: pytest.CaptureFixture[str], arguments: list[str], codes: list[str]
-) -> None:
-    assert [one.split()[1] for one in shown(capsys, *arguments)] == codes
+    ]
+    for arguments, codes in selections:
+        assert [one.split()[1] for one in shown(capsys, *arguments)] == codes, arguments
 
 
 def test_json_has_the_fields_of_a_line(groups: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -117,12 +117,12 @@ def test_an_invalid_event_is_refused_with_file_and_field(
         assert f"{event}: {names}" in line
 
 
-@pytest.mark.parametrize("command", [["status"], ["down"], ["interrupt", "i-1"]])
 def test_the_commands_of_a_sandbox_fail_without_one(
-    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main.run(["sandbox", *command, "--state-dir", str(tmp_path)]) == 1
-    assert f"No sandbox runs with its state in {tmp_path}" in one_line(capsys)
+    for command in (["status"], ["down"], ["interrupt", "i-1"]):
+        assert main.run(["sandbox", *command, "--state-dir", str(tmp_path)]) == 1, command
+        assert f"No sandbox runs with its state in {tmp_path}" in one_line(capsys)
 
 
 def breaks() -> None:
@@ -144,9 +144,10 @@ def test_an_unexpected_error_is_one_line_without_a_traceback(
     assert "Traceback" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "exit_code", "said"),
-    [
+def test_an_error_with_json_output_is_one_json_document(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    errors: list[tuple[list[str], int, str]] = [
         (["demo", "--nodes", "2", "-o", "json"], 2, "--nodes: expected"),
         (["demo", "--nodes", "many", "--output=json"], 2, "Invalid value for '--nodes'"),
         (["sandbox", "up", "--state-dir", "/proc/no", "-ojson"], 1, "/proc/no cannot be created"),
@@ -158,18 +159,15 @@ def test_an_unexpected_error_is_one_line_without_a_traceback(
             "no-such.json: No such file or directory.",
         ),
         (["sandbox", "status", "--state-dir", "no-such", "-o", "json"], 1, "sandbox"),
-    ],
-)
-def test_an_error_with_json_output_is_one_json_document(
-    arguments: list[str], exit_code: int, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main.run(arguments) == exit_code
-    output = capsys.readouterr()
-    document = json.loads(output.out)
-    assert document.keys() == {"formatVersion", "error"}
-    assert document["error"].keys() == {"message"}
-    assert said in document["error"]["message"]
-    assert output.err == f"leeway: {document['error']['message']}\n"
+    ]
+    for arguments, exit_code, said in errors:
+        assert main.run(arguments) == exit_code, arguments
+        output = capsys.readouterr()
+        document = json.loads(output.out)
+        assert document.keys() == {"formatVersion", "error"}
+        assert document["error"].keys() == {"message"}
+        assert said in document["error"]["message"]
+        assert output.err == f"leeway: {document['error']['message']}\n"
 
 
 def test_the_start_of_the_command_line_imports_no_large_library() -> None:

@@ -117,9 +117,8 @@ def test_a_halted_roll_ends_the_command_with_its_reason(roll: Roll, aws: Sandbox
     assert main.run(["status", "--cluster", "rolling"]) == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "why"),
-    [
+def test_bad_input_gets_one_line(roll: Roll, aws: Sandbox) -> None:
+    wrong: list[tuple[list[str], int, str]] = [
         (
             ["web-rol"],
             1,
@@ -135,15 +134,12 @@ def test_a_halted_roll_ends_the_command_with_its_reason(roll: Roll, aws: Sandbox
         (["web-roll", "--timeout", "25h"], 2, "at most 24h, got 25h"),
         (["web-roll", "--stop", "--force"], 2, "--stop: expected no other option"),
         (["web-roll", "--watch", "--stop"], 2, "expected no other option"),
-    ],
-)
-def test_bad_input_gets_one_line(
-    roll: Roll, aws: Sandbox, arguments: list[str], code: int, why: str
-) -> None:
-    found, out, err = roll(*arguments, "--no-wait")
-    assert (found, out) == (code, "")
-    assert why in err
-    assert err.count("\n") == 1
+    ]
+    for arguments, code, why in wrong:
+        found, out, err = roll(*arguments, "--no-wait")
+        assert (found, out) == (code, ""), arguments
+        assert why in err
+        assert err.count("\n") == 1
     assert table_in(aws).list(GROUP_ROLL, cluster="rolling") == ()
 
 

@@ -95,6 +95,20 @@ def test_nodes_of_one_command_count_together_against_the_minimum() -> None:
     assert "below its minimum of" in str(decided(now(GROUPED, web()), decrement=True, freed=2))
 
 
+def test_an_instance_that_somebody_else_ends_is_refused() -> None:
+    by_kubectl, in_group = "Run `kubectl delete node node-1`", "Run `aws autoscaling terminate-"
+    for kind, instead in (
+        (OwnerKind.KARPENTER, by_kubectl),
+        (OwnerKind.AUTO_MODE, by_kubectl),
+        (OwnerKind.MANAGED_NODE_GROUP, in_group),
+    ):
+        refused = str(decided(now(Owner(kind, "general"))))
+        assert "drains and terminates it" in refused, kind
+        assert instead in refused, kind
+    of_no_cluster = str(decided(InstanceNow("running", None, None)))
+    assert "is not terminated: its tags do not name exactly one cluster" in of_no_cluster
+
+
 def test_a_node_of_auto_mode_is_known_by_its_label_too() -> None:
     labels = {"eks.amazonaws.com/compute-type": "auto"}
     assert "drains and terminates it" in str(decided(now(NONE), on=node(**labels)))

@@ -299,40 +299,15 @@ def test_a_copy_of_a_provider_id_does_not_end_the_real_nodes_instance(
     assert not api.get(f"{NODES}/{node}").json()["spec"].get("unschedulable")
 
 
-@pytest.mark.parametrize(
-    ("tags", "said", "words"),
-    [
-        ({}, "is not terminated: its tags", "do not name exactly one cluster"),
-        (
-            {"eks:eks-cluster-name": CLUSTER, "karpenter.sh/nodepool": "general"},
-            "drains and terminates it",
-            "Run `kubectl delete node refused-1`",
-        ),
-        (
-            {"eks:eks-cluster-name": CLUSTER, "eks:kubernetes-node-pool-name": "system"},
-            "drains and terminates it",
-            "Run `kubectl delete node refused-1`",
-        ),
-        (
-            {"eks:cluster-name": CLUSTER, "eks:nodegroup-name": "managed"},
-            "drains and terminates it",
-            "Run `aws autoscaling terminate-instance-in-auto-scaling-group",
-        ),
-    ],
-)
 def test_an_instance_that_somebody_else_ends_is_refused(
-    sandbox: Sandbox,
-    copies: Callable[[str, str], None],
-    terminate: Terminate,
-    tags: dict[str, str],
-    said: str,
-    words: str,
+    sandbox: Sandbox, copies: Callable[[str, str], None], terminate: Terminate
 ) -> None:
+    tags = {"eks:cluster-name": CLUSTER, "eks:nodegroup-name": "managed"}
     instance = launched(sandbox, Name="x", **tags)
     copies("refused-1", f"aws:///us-east-1a/{instance}")
     exit_code, found, err = terminate("refused-1", "--force")
-    assert (exit_code, said in found["error"]["message"]) == (1, True)
-    assert words in err
+    assert (exit_code, "drains and terminates it" in found["error"]["message"]) == (1, True)
+    assert "Run `aws autoscaling terminate-instance-in-auto-scaling-group" in err
     assert err.count("\n") == 1
     assert state_of(sandbox, instance) not in TERMINATED
 
@@ -393,12 +368,11 @@ def test_a_refused_call_leaves_a_drained_node_that_a_second_run_ends(
     assert terminate(node, "--force")[0] == 0
 
 
-@pytest.mark.parametrize("mode", ["client", "server"])
 def test_a_dry_run_changes_nothing(
-    sandbox: Sandbox, api: httpx.Client, terminate: Terminate, mode: str
+    sandbox: Sandbox, api: httpx.Client, terminate: Terminate
 ) -> None:
     node, instance = one_of(sandbox, api, "web")
-    code, found, err = terminate(node, "--force", f"--dry-run={mode}")
+    code, found, err = terminate(node, "--force", "--dry-run=client")
     assert code == 0, err
     (document,) = found["nodes"]
     assert (document["dryRun"], document["terminated"]) == (True, False)

@@ -10,6 +10,8 @@ from leeway.pod_watch.follower import PodChange
 from leeway.ports.aws import CloudUnavailable
 from leeway.ports.kubernetes import WatchExpired
 
+from tests.fakes.provision_queue import ProvisionQueueInMemory
+
 
 @dataclass
 class PodsInMemory:
@@ -127,11 +129,10 @@ class WatchInMemory:
 
 
 @dataclass
-class WakesInMemory:
-    """The ProvisionNodes Protocol; `failures` is how many of the next calls fail. Calls for the
-    cluster `slow` wait for `answers`."""
+class WakesInMemory(ProvisionQueueInMemory):
+    """`failures` is how many of the next calls fail. Calls for the cluster `slow` wait for
+    `answers`."""
 
-    wakes: list[tuple[str, str]] = field(default_factory=list)
     failures: int = 0
     slow: str = ""
     answers: threading.Event = field(default_factory=threading.Event)
@@ -141,7 +142,7 @@ class WakesInMemory:
         if self.failures:
             self.failures -= 1
             raise CloudUnavailable("SendMessage: ThrottlingException")
-        self.wakes.append((cluster, why))
+        super().wake(cluster, why)
         if cluster == self.slow:
             self.answers.wait(60)
 

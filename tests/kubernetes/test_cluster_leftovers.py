@@ -75,14 +75,14 @@ def in_a_cluster(live: Live, cluster: HttpCluster) -> Case:
 
     def attach_volume(name: str) -> None:
         claim = {
-            "metadata": {"name": "contract"},
+            "metadata": {"name": "data"},
             "spec": {
                 "accessModes": ["ReadWriteOnce"],
                 "resources": {"requests": {"storage": "1Gi"}},
             },
         }
         live.create("/api/v1/namespaces/default/persistentvolumeclaims", claim)
-        volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "contract"}}]
+        volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
         pod = bare_pod("contract", nodeSelector={HOSTNAME: name}, volumes=volumes)
         live.create("/api/v1/namespaces/default/pods", pod)
         live.until(lambda: cluster.attachments_on(name))
@@ -138,8 +138,8 @@ def test_a_node_is_labelled_as_on_demand_only_if_it_was_reserved(case: Case) -> 
 def test_only_nodes_that_are_not_ready_are_listed(case: Case) -> None:
     ready, stopped = case.add_node(), case.add_node()
     case.stop_node(stopped)
-    listed = {node.name for node in case.port.unready()}
-    assert stopped in listed
+    listed = {node.name: node for node in case.port.unready()}
+    assert listed[stopped].provider_id == case.read(stopped).provider_id
     assert ready not in listed
 
 
@@ -154,7 +154,7 @@ def test_attached_volumes_are_listed_by_node(case: Case) -> None:
     name, other = case.add_node(), case.add_node()
     case.attach_volume(name)
     (attachment,) = case.port.attachments_on(name)
-    assert attachment.claim.startswith("default/")
+    assert attachment == Attachment(attachment.volume, "default/data")
     assert case.port.attachments_on(other) == []
     assert name in case.port.nodes_with_volumes()
     assert other not in case.port.nodes_with_volumes()

@@ -80,6 +80,7 @@ def test_an_answer_that_comes_byte_by_byte_exceeds_the_total_timeout(
     server: FaultyServer, cluster: HttpCluster, start: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("leeway.kubernetes.transport.REQUEST_SECONDS", 0.4)
+    monkeypatch.setattr("leeway.kubernetes.http_cluster.EVICTION_SECONDS", 0.4)
     server.by_default(lambda request: request.trickle(start, b"a"))
     answer = read_answer(cluster.evict(WEB, None))
     assert answer.meaning is Meaning.TRANSIENT
@@ -358,8 +359,6 @@ PROXY_ANSWERS = [
     text_answer(502, "<html>Bad gateway</html>", "text/html"),
     text_answer(200, "", "application/json"),
     json_answer({"items": []}),
-    json_answer([]),
-    json_answer("ok"),
 ]
 
 
@@ -382,16 +381,8 @@ def test_an_answer_of_a_proxy_never_counts_as_the_api_servers(
         pytest.raises(ClusterUnavailable),
     ):
         HttpWorkloads(connection).scale_of(target)
-
-
-@pytest.mark.parametrize("answer", PROXY_ANSWERS)
-@pytest.mark.parametrize("ask", ["evict", "delete"])
-def test_an_eviction_or_delete_that_a_proxy_answers_is_transient(
-    server: FaultyServer, cluster: HttpCluster, answer: Answer, ask: str
-) -> None:
-    server.by_default(answer)
-    make = cluster.evict if ask == "evict" else cluster.delete
-    assert read_answer(make(WEB, None)).meaning is Meaning.TRANSIENT
+    for ask in (cluster.evict, cluster.delete):
+        assert read_answer(ask(WEB, None)).meaning is Meaning.TRANSIENT
 
 
 @pytest.mark.parametrize(

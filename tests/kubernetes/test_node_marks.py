@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,10 @@ import pytest
 from leeway.clock import SystemClock
 from leeway.kubernetes.http_cluster import HttpCluster
 from leeway.ports.kubernetes import Marks
-from leeway.ports.kubernetes_objects import Attachment, Node, Taint
-from leeway.selection.labels import HOSTNAME
+from leeway.ports.kubernetes_objects import Node, Taint
 from leeway_cli.kubeconfig import kubeconfig_cluster, kubeconfig_connection
 
-from tests.sandbox.kubernetes.live import Live, bare_pod, running_cluster
+from tests.sandbox.kubernetes.live import Live, running_cluster
 
 MARKS = Marks("rebalance", 2, "2026-11-20T09:46:55+00:00")
 EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
@@ -73,7 +71,9 @@ def test_a_release_reverts_only_leeways_changes(
     before = lasting(raw(live, name))
     cluster.cordon(name, MARKS)
     cluster.exclude_from_load_balancers(name)
-    cluster.mark_out_of_service(read(cluster, name))
+    assert cluster.mark_out_of_service(read(cluster, name))
+    taint = Taint("node.kubernetes.io/out-of-service", "nodeshutdown", "NoExecute")
+    assert taint in read(cluster, name).taints
     assert lasting(raw(live, name)) != before
     assert cluster.release(name)
     assert lasting(raw(live, name)) == before
@@ -120,39 +120,6 @@ def test_concurrent_changes_of_others_are_kept(live: Live, cluster: HttpCluster)
 def test_a_missing_node_has_nothing_to_release(cluster: HttpCluster) -> None:
     assert not cluster.release("ip-10-99-99-99.ec2.internal")
     assert not cluster.exclude_from_load_balancers("ip-10-99-99-99.ec2.internal")
-    gone = Node("ip-10-99-99-99.ec2.internal", "some-uid", "", True, False, {}, version="1")
-    assert not cluster.mark_out_of_service(gone)
-    assert not cluster.delete_node(gone)
-
-
-def test_only_the_node_with_the_uid_is_tainted_out_of_service_and_deleted(
-    live: Live, cluster: HttpCluster
-) -> None:
-    name = fresh_node(live)
-    first = read(cluster, name)
-    another = replace(first, uid="another-uid")
-    assert not cluster.mark_out_of_service(another)
-    assert not cluster.delete_node(another)
-    assert cluster.mark_out_of_service(first)
-    taint = Taint("node.kubernetes.io/out-of-service", "nodeshutdown", "NoExecute")
-    found = cluster.node(name)
-    assert found is not None
-    assert taint in found.taints
-    assert cluster.delete_node(found)
-    assert cluster.node(name) is None
-
-
-def test_a_node_that_has_changed_is_neither_tainted_out_of_service_nor_deleted(
-    live: Live, cluster: HttpCluster
-) -> None:
-    name = fresh_node(live)
-    before = read(cluster, name)
-    patch(live, name, {"metadata": {"annotations": {"kubelet": "was here"}}})
-    assert not cluster.mark_out_of_service(before)
-    assert not cluster.delete_node(before)
-    now = read(cluster, name)
-    assert (now.uid, now.taints) == (before.uid, ())
-    assert cluster.delete_node(now)
 
 
 def test_nodes_are_listed_page_by_page_with_all_their_fields(
@@ -171,27 +138,6 @@ def test_nodes_are_listed_page_by_page_with_all_their_fields(
     assert Taint("team", "ml", "NoSchedule") in listed[one].taints
     assert listed[one].devices == {"nvidia.com/gpu": 4}
     assert cluster.count_nodes().ready >= len(names)
-
-
-def test_the_claims_of_a_nodes_volumes_are_read(live: Live, cluster: HttpCluster) -> None:
-    name = fresh_node(live)
-    claim = {
-        "metadata": {"name": "data"},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": {"storage": "1Gi"}},
-        },
-    }
-    live.create("/api/v1/namespaces/default/persistentvolumeclaims", claim)
-    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
-    live.create(
-        "/api/v1/namespaces/default/pods",
-        bare_pod("db", nodeSelector={HOSTNAME: name}, volumes=volumes),
-    )
-    live.until(lambda: cluster.attachments_on(name))
-    (attachment,) = cluster.attachments_on(name)
-    assert name in cluster.nodes_with_volumes()
-    assert attachment == Attachment(attachment.volume, "default/data")
 
 
 def test_load_balancers_never_exclude_more_than_half_of_the_ready_nodes(tmp_path: Path) -> None:

@@ -97,10 +97,10 @@ def test_an_older_watch_event_does_not_change_a_newer_list(
         live.until(lambda: names(feed) == {"first", "second", "third"})
 
 
-@pytest.mark.parametrize("ahead", [60, -60])
 def test_the_deletion_time_of_a_pod_is_converted_to_the_local_clock(
-    live: Live, cluster: HttpCluster, node: str, ahead: float
+    live: Live, cluster: HttpCluster, node: str
 ) -> None:
+    ahead = 60
     live.fail_with({"clock": ahead})
     name = f"going-{node.partition('.')[0]}"
     body = bare_pod(name, nodeName=node, terminationGracePeriodSeconds=30)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from leeway_sandbox.access import new_token
-from leeway_sandbox.installed import ROOT
+from leeway_sandbox.children import Child
 
 SERVES = """
 import asyncio, os
@@ -50,10 +50,10 @@ def test_a_process_that_cannot_start_exits_with_one_line(tmp_path: Path, part: s
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        in_use = started(part, "--port", str(port), "--control-token", str(token))
-    missing = started(part, "--control-token", str(tmp_path / "none"))
+        in_use = started(tmp_path, part, "--port", str(port), "--control-token", str(token))
+    missing = started(tmp_path, part, "--control-token", str(tmp_path / "none"))
     token.chmod(0o644)
-    exposed = started(part, "--control-token", str(token))
+    exposed = started(tmp_path, part, "--control-token", str(token))
 
     assert in_use[0] == 1
     assert in_use[1].startswith(f"Port {port} of 127.0.0.1 is already in use. Stop the process")
@@ -67,9 +67,9 @@ def test_access_rules_that_cannot_be_read_end_the_cluster_with_one_line(tmp_path
     rules = tmp_path / "rules.yaml"
     arguments = ("--control-token", str(token), "--rbac", str(rules))
 
-    missing = started("kubernetes", *arguments)
+    missing = started(tmp_path, "kubernetes", *arguments)
     rules.write_text("kind: Pod")
-    other_kind = started("kubernetes", *arguments)
+    other_kind = started(tmp_path, "kubernetes", *arguments)
 
     assert missing[1].startswith(f"The access rules in {rules} cannot be")
     assert other_kind[1].startswith(f"{rules}: the kind 'Pod' is not")
@@ -89,15 +89,13 @@ def _caught(pid: int) -> int:
     return int(mask, 16)
 
 
-def started(part: str, *arguments: str) -> tuple[int, str]:
+def started(folder: Path, part: str, *arguments: str) -> tuple[int, str]:
     """Run a process that cannot start; return its exit status and the last line of its stderr."""
-    done = subprocess.run(
-        [sys.executable, "-m", f"leeway_sandbox.{part}", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        check=False,
-        timeout=180,
-    )
-    assert "Traceback" not in done.stderr
-    return done.returncode, done.stderr.splitlines()[-1]
+    child = Child.start(f"leeway_sandbox.{part}", arguments, folder / "log")
+    try:
+        code = child.process.wait(60)
+    finally:
+        child.stop()
+    log = child.log.read_text()
+    assert "Traceback" not in log
+    return code, log.splitlines()[-1]

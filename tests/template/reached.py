@@ -40,6 +40,9 @@ OPERATIONS_OF_THE_TABLE = {
 """The operation of each method of the table. `claim` calls `put`."""
 assert {*OPERATIONS_OF_THE_TABLE, "claim"} == {m for m in vars(Table) if not m.startswith("_")}
 
+unparse = cache(ast.unparse)
+"""Each definition is scanned for several functions."""
+
 IMPORTED_BY_NAME = "leeway.manifests"
 """Its `Kind` names models and converters in texts: `module:name`."""
 
@@ -124,7 +127,7 @@ def methods_of(place: Place) -> list[ast.FunctionDef]:
 def bases_of(place: Place) -> list[Place | None]:
     """Return the bases of a class; None for one of a library."""
     named = [b.value if isinstance(b, ast.Subscript) else b for b in class_of(place).bases]
-    return [place_of(place.module, ast.unparse(one)) for one in named]
+    return [place_of(place.module, unparse(one)) for one in named]
 
 
 def lineage(place: Place) -> list[Place]:
@@ -213,8 +216,7 @@ class _Reach:
 
     def _scan(self, code: ast.AST, origin: str) -> None:
         """Follow the names and note the attributes that code uses."""
-        nodes = list(_nodes(code))
-        called = {one for node in nodes if isinstance(node, ast.Call) for one in _called_in(node)}
+        nodes, called = _nodes_of(code)
         for node in nodes:
             match node:
                 case ast.Name(id=name):
@@ -225,30 +227,30 @@ class _Reach:
                     if origin.startswith(IMPORTED_BY_NAME) and file_of(by_name.module).exists():
                         self._follow(by_name)
                 case ast.Attribute(value=held, attr=attribute):
-                    at = module_of(origin).imports.get(ast.unparse(held))
+                    at = module_of(origin).imports.get(unparse(held))
                     if at and not at.name:
                         self._follow(place_of(at.module, attribute))
-                    elif ast.unparse(held) != "self._client()":
+                    elif unparse(held) != "self._client()":
                         self._read.add(attribute)
                         if node in called:
                             self._called.add(attribute)
-                        if ast.unparse(held).endswith("table") or origin == TABLE.module:
+                        if unparse(held).endswith("table") or origin == TABLE.module:
                             self._called_on_table.add(attribute)
                 case ast.Call(func=ast.Name(id=name)):
-                    self._add_adapter(place_of(origin, name), node, code)
+                    if adapter := place_of(origin, name):
+                        self._add_adapter(adapter, node, code)
 
-    def _add_adapter(self, place: Place | None, call: ast.Call, code: ast.AST) -> None:
+    def _add_adapter(self, place: Place, call: ast.Call, code: ast.AST) -> None:
         """Note the services of an adapter's clients: `Adapter(partial(client, "ec2"), …)`."""
         services: list[str] = []
         for argument in call.args:
             values: list[ast.expr] = [argument]
             if isinstance(argument, ast.Name):
-                assigned = [one for one in ast.walk(code) if isinstance(one, ast.Assign)]
-                values = [a.value for a in assigned if ast.unparse(a.targets[0]) == argument.id]
+                values = [a.value for a in _assigned(code) if unparse(a.targets[0]) == argument.id]
             found = {service for value in values for service in _services_in(value)}
             services += found
-            assert len(found) < 2, ast.unparse(call)
-        if place and services:
+            assert len(found) < 2, unparse(call)
+        if services:
             assert self._adapters.setdefault(place, services) == services
 
     def actions(self) -> Iterator[str]:
@@ -263,6 +265,18 @@ class _Reach:
                     if (place, method.name) in self.methods:
                         for call in _calls_on(client, method, place.module):
                             yield f"{service}:{_operations_of(service)[call]}"
+
+
+@cache
+def _nodes_of(code: ast.AST) -> tuple[list[ast.AST], set[ast.expr]]:
+    """Return the nodes of code, and those that it calls or passes on to be called."""
+    nodes = list(_nodes(code))
+    return nodes, {one for node in nodes if isinstance(node, ast.Call) for one in _called_in(node)}
+
+
+@cache
+def _assigned(code: ast.AST) -> list[ast.Assign]:
+    return [one for one in ast.walk(code) if isinstance(one, ast.Assign)]
 
 
 def _nodes(code: ast.AST) -> Iterator[ast.AST]:
@@ -284,8 +298,8 @@ def _called_in(call: ast.Call) -> Iterator[ast.expr]:
     yield call.func
     for one in (*call.args, *(keyword.value for keyword in call.keywords)):
         of_a_new_object = isinstance(one, ast.Attribute) and isinstance(one.value, ast.Call)
-        of_self = ast.unparse(one).startswith("self.")
-        if of_a_new_object or of_self or ast.unparse(call.func) == "partial":
+        of_self = unparse(one).startswith("self.")
+        if of_a_new_object or of_self or unparse(call.func) == "partial":
             yield one
 
 
@@ -294,7 +308,7 @@ def _services_in(value: ast.expr) -> set[str]:
     if isinstance(value, ast.IfExp):
         return _services_in(value.body) | _services_in(value.orelse)
     put_off = ("partial(client, ", "partial(background_client, ")
-    if isinstance(value, ast.Call) and ast.unparse(value).startswith(put_off):
+    if isinstance(value, ast.Call) and unparse(value).startswith(put_off):
         return {str(ast.literal_eval(value.args[1]))}
     return set()
 
@@ -318,18 +332,18 @@ def _calls_on(client: str, function: ast.FunctionDef, origin: str) -> Iterator[s
     functions that get the client from it. Other uses of the client are not detected."""
     understood = 0
     for call in (node for node in ast.walk(function) if isinstance(node, ast.Call)):
-        if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == client:
+        if isinstance(call.func, ast.Attribute) and unparse(call.func.value) == client:
             understood += 1
             paginated = call.func.attr == "get_paginator"
             yield str(ast.literal_eval(call.args[0])) if paginated else call.func.attr
         for number, argument in enumerate(call.args):
-            if ast.unparse(argument) == client:
+            if unparse(argument) == client:
                 understood += 1
-                place = place_of(origin, ast.unparse(call.func))
+                place = place_of(origin, unparse(call.func))
                 assert place
                 (handed_to,) = module_of(place.module).definitions[place.name]
                 assert isinstance(handed_to, ast.FunctionDef)
                 name = handed_to.args.args[number].arg
                 yield from _calls_on(name, handed_to, place.module)
-    named = sum(ast.unparse(n) == client for n in ast.walk(function) if isinstance(n, ast.expr))
+    named = sum(unparse(n) == client for n in ast.walk(function) if isinstance(n, ast.expr))
     assert named == understood, f"{origin}: {function.name} does more with its client than is seen"

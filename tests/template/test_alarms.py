@@ -77,22 +77,22 @@ def emitted() -> set[Watched]:
     return set().union(*(emitted_by(function) for function in FUNCTIONS))
 
 
-@pytest.mark.parametrize("name", ALARMS)
 def test_an_alarm_watches_metrics_that_are_emitted_with_these_dimensions(
-    name: str, emitted: set[Watched]
+    emitted: set[Watched],
 ) -> None:
-    metric = ALARMS[name]["Properties"]
-    namespace, (dimension,) = metric["Namespace"], metric["Dimensions"]
-    if namespace not in OF_AWS:
-        dimensions = frozenset({f"{dimension['Name']}={dimension['Value']}"})
-        assert (namespace, metric["MetricName"], dimensions) in emitted
-        return
-    by, kind, names = OF_AWS[namespace]
-    value = dimension["Value"]
-    resource = value["Ref"] if "Ref" in value else value["Fn::GetAtt"][0]
-    assert dimension["Name"] == by
-    assert resources()[resource]["Type"] == kind
-    assert metric["MetricName"] in names
+    for name, alarm in ALARMS.items():
+        metric = alarm["Properties"]
+        namespace, (dimension,) = metric["Namespace"], metric["Dimensions"]
+        if namespace not in OF_AWS:
+            dimensions = frozenset({f"{dimension['Name']}={dimension['Value']}"})
+            assert (namespace, metric["MetricName"], dimensions) in emitted, name
+            continue
+        by, kind, names = OF_AWS[namespace]
+        value = dimension["Value"]
+        resource = value["Ref"] if "Ref" in value else value["Fn::GetAtt"][0]
+        assert dimension["Name"] == by, name
+        assert resources()[resource]["Type"] == kind, name
+        assert metric["MetricName"] in names, name
 
 
 def test_every_metric_is_watched_for_all_clusters(
@@ -118,26 +118,23 @@ def test_every_queue_of_work_that_is_not_repeated_is_watched() -> None:
     assert unwatched == DONE_AGAIN
 
 
-@pytest.mark.parametrize("name", ALARMS)
-def test_an_alarm_notifies_its_topic_at_its_start_and_end(name: str) -> None:
+def test_an_alarm_notifies_its_topic_at_its_start_and_end() -> None:
     page = {"Fn::If": ["HasAlarmTopic", [{"Ref": "AlarmTopicArn"}], {"Ref": "AWS::NoValue"}]}
-    topics = {"Fn::If": ["HasWarningTopic", [{"Ref": "WarningTopicArn"}], page]}
-    if name not in CAN_WAIT:
-        topics = page
-    alarm = ALARMS[name]["Properties"]
-    assert (alarm["AlarmActions"], alarm["OKActions"]) == (topics, topics)
+    later = {"Fn::If": ["HasWarningTopic", [{"Ref": "WarningTopicArn"}], page]}
+    for name, alarm in ALARMS.items():
+        topics, found = later if name in CAN_WAIT else page, alarm["Properties"]
+        assert (found["AlarmActions"], found["OKActions"]) == (topics, topics), name
 
 
-@pytest.mark.parametrize("name", ALARMS)
-def test_missing_data_has_the_right_meaning_for_each_alarm(name: str) -> None:
+def test_missing_data_has_the_right_meaning_for_each_alarm() -> None:
     """Metrics of failures have no data without failures. Metrics of scheduled functions have no
     data if they do not run. SQS stops its metrics six hours after the last message."""
-    alarm = ALARMS[name]["Properties"]
-    of_a_queue = alarm.get("Namespace") == "AWS/SQS"
-    expected = "ignore" if of_a_queue else "notBreaching"
-    if name in BY_THE_CLOCK:
-        expected = "breaching"
-    assert alarm["TreatMissingData"] == expected
+    for name, alarm in ALARMS.items():
+        of_a_queue = alarm["Properties"].get("Namespace") == "AWS/SQS"
+        expected = "ignore" if of_a_queue else "notBreaching"
+        if name in BY_THE_CLOCK:
+            expected = "breaching"
+        assert alarm["Properties"]["TreatMissingData"] == expected, name
 
 
 def test_every_scheduled_function_has_an_alarm_for_missing_runs() -> None:
@@ -173,20 +170,19 @@ def test_the_runbook_has_a_section_for_every_alarm_and_for_no_other() -> None:
     assert sorted(sections()) == sorted(ALARMS)
 
 
-@pytest.mark.parametrize("name", ALARMS)
-def test_a_section_has_the_meaning_the_places_to_check_and_the_actions(name: str) -> None:
-    section = sections()[name]
-    for part in ("**Means.**", "**Look.**", "**Do.**"):
-        assert section.count(part) == 1
-    assert ("This alarm can wait until the morning." in section) == (name in CAN_WAIT)
+def test_a_section_has_the_meaning_the_places_to_check_and_the_actions() -> None:
+    for name, section in sections().items():
+        for part in ("**Means.**", "**Look.**", "**Do.**"):
+            assert section.count(part) == 1, name
+        assert ("This alarm can wait until the morning." in section) == (name in CAN_WAIT), name
 
 
-@pytest.mark.parametrize("name", ALARMS)
-def test_an_alarms_description_ends_with_the_link_to_its_section(name: str) -> None:
-    text = ALARMS[name]["Properties"]["AlarmDescription"]["Fn::Sub"]
-    sentence, _, link = text.rpartition(". ")
-    assert sentence
-    assert link == f"${{RunbookUrl}}#{name.lower()}"
+def test_an_alarms_description_ends_with_the_link_to_its_section() -> None:
+    for name, alarm in ALARMS.items():
+        text = alarm["Properties"]["AlarmDescription"]["Fn::Sub"]
+        sentence, _, link = text.rpartition(". ")
+        assert sentence, name
+        assert link == f"${{RunbookUrl}}#{name.lower()}"
 
 
 def test_the_runbook_names_only_existing_functions_and_outputs() -> None:

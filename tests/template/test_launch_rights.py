@@ -88,10 +88,9 @@ def test_a_node_role_may_be_given_to_ec2_in_china() -> None:
     assert allows(allowed, pass_role(NODE_ROLE, "ec2.amazonaws.com.cn"))
 
 
-@pytest.mark.parametrize("role", role_names())
 @pytest.mark.parametrize("what", FORBIDDEN)
-def test_no_role_is_allowed(role: str, what: str) -> None:
-    assert not allows(statements(role), *FORBIDDEN[what])
+def test_no_role_is_allowed(what: str) -> None:
+    assert [role for role in role_names() if allows(statements(role), *FORBIDDEN[what])] == []
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +38,8 @@ def event(title: str, detail: dict[str, Any]) -> Any:
     return {"source": "leeway", "detail-type": title, "detail": detail}
 
 
-def events() -> dict[str, Any]:
+@cache
+def events() -> Mapping[str, Any]:
     """Events as the functions publish them: a drained node, one with pods left, a failed launch and
     the pause of its pool."""
     drained = retire(retirement_fakes())
@@ -95,8 +98,8 @@ def test_a_message_names_the_cluster_and_says_what_happened(rule: str, name: str
 
 @pytest.mark.parametrize("rule", ["SlackRule", "TeamsRule"])
 def test_a_message_of_any_characters_stays_one_text(rule: str) -> None:
-    told = events()["left"]
-    told["detail"]["message"] = HOSTILE
+    left = events()["left"]
+    told = left | {"detail": left["detail"] | {"message": HOSTILE}}
     body = json.loads(rendered(rule, told))
 
     def texts(value: Any) -> list[str]:

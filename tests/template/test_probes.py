@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
 from leeway.wiring.probes import PROBES, Probe
 
 from tests.template.granted import actions_of, grants_key, role_of, statements
@@ -18,8 +17,6 @@ NOT_ASKED = {
 """Statements that another service uses, that need the name of a role of nodes, or that a function
 in a VPC without a way to IAM does not need."""
 
-FUNCTIONS = sorted(PROBES)
-
 
 def of_role(function: str) -> Mapping[str, Mapping[str, Any]]:
     return {one["Sid"]: one for one in statements(role_of(function))}
@@ -29,40 +26,39 @@ def statements_of(probe: Probe) -> set[str]:
     return {probe.statement, *probe.statements.values()}
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
-def test_every_statement_of_a_role_is_asked_for(function: str) -> None:
-    asked = {name for probe in PROBES[function] for name in statements_of(probe)}
-    expected = of_role(function).keys() - BY_LAMBDA - NOT_ASKED.get(function, set())
-    assert asked == expected
+def test_every_statement_of_a_role_is_asked_for() -> None:
+    for function, probes in PROBES.items():
+        asked = {name for probe in probes for name in statements_of(probe)}
+        expected = of_role(function).keys() - BY_LAMBDA - NOT_ASKED.get(function, set())
+        assert asked == expected, function
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
-def test_a_probe_names_a_statement_that_grants_its_call(function: str) -> None:
-    granted = of_role(function)
-    for probe in PROBES[function]:
-        assert probe.call in actions_of(dict(granted[probe.statement])), probe
+def test_a_probe_names_a_statement_that_grants_its_call() -> None:
+    for function, probes in PROBES.items():
+        granted = of_role(function)
+        for probe in probes:
+            assert probe.call in actions_of(dict(granted[probe.statement])), (function, probe)
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
-def test_a_probe_names_a_statement_that_grants_its_key_of_the_table(function: str) -> None:
-    granted = of_role(function)
-    on_table = [one for one in PROBES[function] if one.about.endswith("#")]
-    assert on_table
-    for probe in on_table:
-        statement = dict(granted[probe.statement])
-        assert grants_key([statement], probe.call, f"{probe.about}leeway-probe"), probe
+def test_a_probe_names_a_statement_that_grants_its_key_of_the_table() -> None:
+    for function, probes in PROBES.items():
+        granted = of_role(function)
+        on_table = [one for one in probes if one.about.endswith("#")]
+        assert on_table, function
+        for probe in on_table:
+            key, statement = f"{probe.about}leeway-probe", dict(granted[probe.statement])
+            assert grants_key([statement], probe.call, key), (function, probe)
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
-def test_every_action_on_every_kind_of_key_is_asked_for(function: str) -> None:
-    wanted = {
-        (sid, action, key.removesuffix("*"))
-        for sid, statement in of_role(function).items()
-        for action in actions_of(dict(statement))
-        for key in keys(statement)
-    }
-    asked = {(one.statement, one.call, one.about) for one in PROBES[function]}
-    assert wanted <= asked
+def test_every_action_on_every_kind_of_key_is_asked_for() -> None:
+    for function, probes in PROBES.items():
+        wanted = {
+            (sid, action, key.removesuffix("*"))
+            for sid, statement in of_role(function).items()
+            for action in actions_of(dict(statement))
+            for key in keys(statement)
+        }
+        assert wanted <= {(one.statement, one.call, one.about) for one in probes}, function
 
 
 def keys(statement: Mapping[str, Any]) -> list[str]:

@@ -31,17 +31,25 @@ def deployed() -> DeployedTemplate:
     return read_template(TEMPLATE, {})
 
 
-@cache
 def translated() -> dict[str, Any]:
     """The template without parameters. Tests share it."""
     return translate({}, {})
 
 
 def translate(uploaded: Mapping[str, str], parameters: Mapping[str, str]) -> dict[str, Any]:
-    """Translate, with `uploaded` telling the version in which a resource's code was uploaded."""
+    """Translate, with `uploaded` telling the version in which a resource's code was uploaded.
+    Tests share the result."""
+    return _translate(tuple(sorted(uploaded.items())), tuple(sorted(parameters.items())))
+
+
+@cache
+def _translate(
+    uploaded: tuple[tuple[str, str], ...], parameters: tuple[tuple[str, str], ...]
+) -> dict[str, Any]:
+    versions = dict(uploaded)
     template = deepcopy(dict(parse_template(TEMPLATE.read_text())))
     for logical_id, key in CODE.items():
-        version = uploaded.get(logical_id, "1")
+        version = versions.get(logical_id, "1")
         template["Resources"][logical_id]["Properties"][key] = f"s3://code/{logical_id}-{version}"
     translator = Translator(None, Parser(), [], boto3.Session(region_name="us-east-1"))
     found: dict[str, Any] = translator.translate(

@@ -9,7 +9,7 @@ from tests.sandbox.aws.started import Recorder, Sandbox, started
 
 @pytest.fixture(scope="module")
 def aws() -> Iterator[Sandbox]:
-    """One process for each module."""
+    """One process for each module: the groups, subnets and faults of one would disturb others."""
     with started() as (_, url):
         sandbox = Sandbox(url)
         yield sandbox

@@ -1,22 +1,14 @@
 """Access entries, authentication modes, and tags and hooks of groups as AWS answers them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.sandbox.aws.started import Sandbox, started
+from tests.sandbox.aws.started import Sandbox
 
 ROLE = "arn:aws:iam::123456789012:role/path/leeway-retire"
-
-
-@pytest.fixture(scope="module")
-def aws() -> Iterator[Sandbox]:
-    with started() as (_, url):
-        sandbox = Sandbox(url)
-        yield sandbox
-        sandbox.close()
 
 
 def cluster(aws: Sandbox, name: str, mode: str | None = None) -> Any:

@@ -81,15 +81,6 @@ def test_a_malformed_fault_is_refused_and_changes_nothing(aws: Sandbox) -> None:
     aws.control("PUT", "faults", {"faults": []})
 
 
-def test_with_throttling_a_burst_passes_and_later_calls_are_refused(aws: Sandbox) -> None:
-    aws.control("PUT", "throttle", {"enabled": True})
-    start = aws.client("ec2").start_instances
-    codes = [_code(start, InstanceIds=["i-0123456789abcdef0"])[0] for _ in range(5)]
-    aws.wait(lambda: _code(start, InstanceIds=["i-0123456789abcdef0"])[1] == 503)
-    aws.control("PUT", "throttle", {"enabled": False})
-    assert codes == ["InvalidInstanceID.NotFound"] * 5
-
-
 @pytest.mark.parametrize(
     ("action", "parameters", "size", "refill"),
     [

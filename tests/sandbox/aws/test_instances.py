@@ -212,18 +212,6 @@ def test_hibernation_begins_with_its_notice(aws: Sandbox) -> None:
     assert aws.wait(lambda: aws.journal("instance-state", instance=instance, state="stopped"))
 
 
-def test_a_stopped_instance_can_be_started_again(aws: Sandbox) -> None:
-    ec2 = aws.client("ec2")
-    launched = ec2.run_instances(ImageId="ami-12345678", MinCount=1, MaxCount=1)
-    instance = launched["Instances"][0]["InstanceId"]
-    assert launched["Instances"][0]["State"]["Name"] == "pending"
-    aws.wait(lambda: _describe(aws, instance)["State"]["Name"] == "running")
-    ec2.stop_instances(InstanceIds=[instance])
-    aws.wait(lambda: _describe(aws, instance)["State"]["Name"] == "stopped")
-    ec2.start_instances(InstanceIds=[instance])
-    aws.wait(lambda: _describe(aws, instance)["State"]["Name"] == "running")
-
-
 def test_the_warning_of_a_capacity_reservation_has_the_documented_shape(
     aws: Sandbox, recorder: Recorder
 ) -> None:

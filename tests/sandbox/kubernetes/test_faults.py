@@ -91,11 +91,11 @@ def test_the_journal_marks_an_eviction_whose_answer_was_lost(cluster: Live) -> N
     assert (deletion["grace"], deletion["own_grace"], deletion["volumes"]) == (30, 30, False)
 
 
-@pytest.mark.parametrize(("name", "wrong"), [("ahead", 60), ("behind", -60)])
-def test_a_wrong_clock_changes_dates_and_timestamps(cluster: Live, name: str, wrong: float) -> None:
+def test_a_wrong_clock_changes_dates_and_timestamps(cluster: Live) -> None:
+    wrong = -60
     cluster.fail_with({"clock": wrong})
     shown = datetime.now(UTC) + timedelta(seconds=wrong)
-    answer = cluster.api.post(PODS, json=bare_pod(name))
+    answer = cluster.api.post(PODS, json=bare_pod("behind"))
 
     created = datetime.fromisoformat(answer.json()["metadata"]["creationTimestamp"])
     assert abs(created - shown) < timedelta(seconds=20)

@@ -43,7 +43,6 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: stands-i
 subjects:
 - {apiGroup: rbac.authorization.k8s.io, kind: User, name: stand-in}
 """
-_REVIEWS = "/apis/authorization.k8s.io/v1"
 
 
 @pytest.fixture(scope="module")
@@ -113,9 +112,6 @@ def test_a_group_without_a_user_is_refused(guarded: Live) -> None:
 @pytest.mark.parametrize(
     ("arguments", "answer"),
     [
-        (["list", "pods"], "yes"),
-        (["list", "pods", "--as", "reader"], "yes"),
-        (["list", "nodes", "--as", "reader"], "no"),
         (["list", "pods", "--as", "x", "--as-group", "readers"], "yes"),
         (["create", "pods", "--subresource=eviction", "--as", "reader"], "no"),
     ],

@@ -40,31 +40,6 @@ def test_a_second_delete_can_shorten_the_grace_period(cluster: Live) -> None:
     cluster.until(lambda: ends(cluster, pod["metadata"]["uid"]))
 
 
-def test_a_pod_with_a_finalizer_stays_until_the_finalizer_is_removed(cluster: Live) -> None:
-    pod = bare_pod("held")
-    pod["metadata"]["finalizers"] = ["example.com/wait"]
-    uid = cluster.create(PODS, pod)["metadata"]["uid"]
-    cluster.until(lambda: cluster.api.get(f"{PODS}/held").json()["status"]["phase"] == "Running")
-
-    cluster.api.delete(f"{PODS}/held")
-    cluster.until(lambda: ends(cluster, uid))
-    still_there = cluster.api.get(f"{PODS}/held")
-    cluster.patch(f"{PODS}/held", {"metadata": {"finalizers": None}})
-
-    assert still_there.status_code == 200
-    cluster.until(lambda: cluster.api.get(f"{PODS}/held").status_code == 404)
-
-
-def test_a_delete_with_another_uid_is_refused(cluster: Live) -> None:
-    cluster.create(PODS, bare_pod("precious"))
-    options = {"preconditions": {"uid": "00000000-0000-0000-0000-000000000000"}}
-
-    refused = cluster.api.request("DELETE", f"{PODS}/precious", json=options)
-
-    assert refused.status_code == 409
-    assert refused.json()["reason"] == "Conflict"
-
-
 def test_pods_end_with_their_instance_and_are_replaced_on_other_nodes(cluster: Live) -> None:
     [name] = cluster.add_nodes(9)
     spec = {"nodeSelector": {"kubernetes.io/hostname": name}}

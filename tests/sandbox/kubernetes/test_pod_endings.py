@@ -32,6 +32,7 @@ def test_a_deleted_pod_has_ended_before_it_goes(cluster: Live) -> None:
     [status] = cluster.api.get(path).json()["status"]["containerStatuses"]
     assert status["state"]["terminated"]["exitCode"] == 143
     cluster.patch(path, {"metadata": {"finalizers": None}})
+    cluster.until(lambda: cluster.api.get(path).status_code == 404)
 
 
 @pytest.mark.parametrize(

@@ -55,22 +55,3 @@ def test_it_stops_with_its_workers_on_sigterm() -> None:
         assert process.wait(60) == 0
         assert output.read() == ""
     eventually(lambda: not _alive(worker))
-
-
-def test_it_stops_when_its_parent_process_exits() -> None:
-    start = f"import subprocess, sys; subprocess.run({SERVICE!r}, check=True)"
-    with _started(sys.executable, "-c", start) as (parent, output):
-        service, worker = _with_worker(output.readline())
-        parent.kill()
-        parent.wait()
-
-    eventually(lambda: not _alive(worker))
-    eventually(lambda: _refused(service))
-
-
-def _refused(service: Any) -> bool:
-    try:
-        service.control("GET", "status")
-    except ConnectionError:
-        return True
-    return False
