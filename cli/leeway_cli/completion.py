@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable
+from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -59,8 +60,8 @@ def nodes(context: typer.Context, incomplete: str) -> list[str]:
     given: dict[str, Any] = context.params
     path = given.get("kubeconfig")
     try:
-        cluster = kubeconfig_cluster(Path(path) if path else None, given.get("context"))
-        names: Iterable[str] = cluster.select_nodes("")
+        with closing(kubeconfig_cluster(Path(path) if path else None, given.get("context"))) as own:
+            names: Iterable[str] = own.select_nodes("")
     except (BadKubeconfig, ClusterRefused, ClusterUnavailable):
         return []  # a completion request prints no error
     already = given.get("nodes") or ()
