@@ -4,7 +4,6 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from leeway.capacity_requests import CapacityRequest
 from leeway.disruption.decide import decide_returns
 from leeway.disruption.snapshot import OwnNode, Snapshot, own_instances, snapshot_of
 from leeway.instances.facts import InstanceFacts
@@ -19,6 +18,7 @@ from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import LabelSelector, Taint
 from leeway.selection.requirements import Requirements
 
+from tests.capacity_requests.requests import capacity_request
 from tests.disruption.clusters import DAY, Cluster, facts
 from tests.launch.conftest import catalog
 from tests.launch.launching import NOW
@@ -88,19 +88,7 @@ def test_nodes_go_that_are_marked_requested_or_recorded(cluster: Cluster) -> Non
     cluster.add("requested", web)
     cluster.add("recorded")
     cluster.add("stays")
-    cluster.requests = [
-        CapacityRequest(
-            cluster="prod",
-            instance="i-requested",
-            node="requested",
-            instance_type="m5.large",
-            zone="us-east-1a",
-            capacity_type="on-demand",
-            attempt=1,
-            requested_at=NOW,
-            ends_at=NOW + DAY,
-        )
-    ]
+    cluster.requests = [capacity_request("i-requested", node="requested", ends_at=NOW + DAY)]
     found = cluster.snapshot(retiring={"i-recorded"})
     assert {one.name for one in found.own if one.going} == {"marked", "requested", "recorded"}
     assert not found.waiting
@@ -110,19 +98,7 @@ def test_pods_that_wait_and_pods_of_other_nodes_that_go_need_a_place(cluster: Cl
     web, db = pods(1)[0], pods(1, name="db")[0]
     cluster.add("theirs", db, foreign=True)
     cluster.waiting = [ObservedPod(web, "uid", NOW)]
-    cluster.requests = [
-        CapacityRequest(
-            cluster="prod",
-            instance="i-theirs",
-            node="theirs",
-            instance_type="m5.large",
-            zone="us-east-1a",
-            capacity_type="on-demand",
-            attempt=1,
-            requested_at=NOW,
-            ends_at=NOW + DAY,
-        )
-    ]
+    cluster.requests = [capacity_request("i-theirs", node="theirs", ends_at=NOW + DAY)]
     assert {one.name for one in cluster.snapshot().waiting} == {web.name, db.name}
 
 

@@ -110,14 +110,6 @@ def test_pods_stay_apart_by_any_label(topology: str, moves: bool) -> None:
     assert any(not one.replaced for one in found) is moves
 
 
-def test_two_nodes_become_one_cheaper_one() -> None:
-    own = [own_node(f"n{i}", *[spec(900)] * 2, zone=zone) for i, zone in enumerate("ab")]
-    big = [replace(one, price=0.2) for one in own]
-    found = decide_returns(snapshot(*big))
-    # Either one node takes all, or the pods fit on what stays: nothing is launched for that.
-    assert found.returns
-
-
 def test_small_nodes_of_one_type_become_one_beside_nodes_that_promise_more() -> None:
     apart = spec(9000, labels={"app": "db"}, pod_anti_affinity=(term(HOSTNAME, app="db"),))
     first = [own_node(f"large-{i}", apart, spec(4000, 31_000), kind="large") for i in range(2)]

@@ -313,7 +313,6 @@ def test_no_node_of_a_static_pool_is_launched_in_place_of_an_outdated_one_that_s
     }
 
 
-NO_DRIFT = Budget("0", frozenset({Cause.DRIFTED}))
 AGES = st.integers(0, 60).map(lambda days: NOW - days * DAY)
 NODES = st.tuples(AGES, st.booleans(), st.booleans(), st.booleans(), st.booleans())
 

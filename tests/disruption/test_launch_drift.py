@@ -1,18 +1,15 @@
 """Drift of AMI, networks and settings: a difference is one, and what is not known is none."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leeway.disruption.drift import CurrentLaunch, launch_drift_of
 from leeway.launch.images import ImageVariant
-from leeway.launch.node_settings import VERSION, settings_hashes, tag_value
+from leeway.launch.node_settings import VERSION, tag_value
 
 from tests.disruption.clusters import facts
-from tests.launch.pools import node_class, pool, settings
 
 INTEL, ARM = ImageVariant("x86_64"), ImageVariant("arm64")
 HASHES = {"role": "11111111", "tags": "22222222"}
@@ -47,18 +44,6 @@ def test_each_part_that_differs_is_named() -> None:
         facts("i-1", **{**SAME, "launch_settings": f"{VERSION} role=0 tags=22222222"}), INTEL, NOW
     )
     assert reason.startswith("The setting role of")
-
-
-@pytest.mark.parametrize("part", ["labels", "annotations"])
-def test_a_node_drifts_if_its_pool_no_longer_has_what_it_was_launched_with(part: str) -> None:
-    def hashes(**given: Any) -> Mapping[str, str]:
-        return settings_hashes(settings(pool(**given), node_class()))
-
-    launched = tag_value(hashes(**{part: {"example.com/team": "web"}}))
-    found = launch_drift_of(
-        facts("i-1", launch_settings=launched), INTEL, CurrentLaunch(hashes=hashes())
-    )
-    assert found == (f"The setting {part} of its manifests has changed since it was launched.",)
 
 
 def test_an_instance_without_the_record_does_not_drift_by_it() -> None:

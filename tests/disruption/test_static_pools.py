@@ -68,11 +68,6 @@ def test_a_pool_with_fewer_replicas_gives_empty_nodes_back_first() -> None:
     assert found.returns[1].replaced
 
 
-def test_a_pool_scaled_to_zero_gives_all_its_nodes_back() -> None:
-    own = [own_node("one", spec(100)), own_node("empty"), own_node("two", spec(100), spec(100))]
-    assert len(going(decide_returns(pool_of(0, *own)))) == 3
-
-
 def test_no_budget_of_the_pool_holds_back_a_smaller_number() -> None:
     own = [own_node(f"n-{number}") for number in range(4)]
     found = decide_returns(pool_of(1, *own, budgets=(Budget("0"),)))
@@ -121,11 +116,6 @@ def test_nodes_with_pods_go_by_the_cost_of_their_disruption() -> None:
     assert going(decide_returns(pool_of(2, *expires, expires=30 * DAY))) == [
         ("two", Cause.SCALED_DOWN)
     ]
-
-
-def test_nodes_that_go_already_are_not_surplus() -> None:
-    own = [replace(own_node("goes"), going=True), own_node("one"), own_node("two")]
-    assert not decide_returns(pool_of(2, *own)).returns
 
 
 def test_a_node_that_only_tags_name_a_node_of_the_pool_lets_no_other_go() -> None:

@@ -63,20 +63,6 @@ def since(table: Table, node: NodeDetails, minute: int) -> datetime:
     return table.since({"n": node}, NOW + minute * MINUTE)["n"]
 
 
-def test_a_node_is_quiet_from_the_first_look_on() -> None:
-    table = Table()
-    assert [since(table, NODE, minute) for minute in range(3)] == [NOW] * 3
-
-
-def test_a_pod_that_comes_or_goes_ends_the_quiet() -> None:
-    table = Table()
-    since(table, NODE, 0)
-    with_pod = replace(NODE, pods=(pod("a"),))
-    assert since(table, with_pod, 1) == NOW + MINUTE
-    assert since(table, NODE, 2) == NOW + 2 * MINUTE
-    assert since(table, NODE, 3) == NOW + 2 * MINUTE
-
-
 def test_a_pod_that_came_and_went_between_two_looks_ends_the_quiet() -> None:
     table = Table()
     since(table, NODE, 0)

@@ -104,6 +104,7 @@ def test_terms_that_match_nothing_are_errors_that_name_the_terms() -> None:
         (lambda: choose_subnets("PLACE", []), "no subnet matches PLACE"),
         (lambda: choose_security_groups("PLACE", []), "no security group matches PLACE"),
         (lambda: choose_profile(role, []), f"the role nodes of {role.place}"),
+        (lambda: choose_profile(role, []), "no instance profile of your own"),
     ]
     for choose, named in failing:
         with pytest.raises(NotLaunchable) as caught:

@@ -60,24 +60,6 @@ def left(ceiling: PriceCeiling, nodes: list[ExistingNode]) -> float:
 
 PRICES = st.floats(0.001, 50, allow_nan=False)
 NODES = st.lists(st.tuples(PRICES, st.booleans()), min_size=1, max_size=12)
-AMOUNTS = st.floats(0, 200, allow_nan=False)
-
-
-@given(NODES, AMOUNTS, AMOUNTS)
-def test_whatever_ec2_launches_keeps_the_ceiling(
-    nodes: list[tuple[float, bool]], left: float, replacing: float
-) -> None:
-    wanted = [planned(f"p-{n}", price) for n, (price, _) in enumerate(nodes)]
-    moving = {f"p-{n}" for n, (_, moves) in enumerate(nodes) if moves}
-    found = affordable(wanted, limits(left, replacing), moving, Prices(usual()))
-    dearest = sum(found.below.values())
-    replaces = any(pods[0] in moving for pods in found.below)
-    assert dearest <= (max(left, replacing) if replaces else left) + 1e-6
-    if any(pods[0] not in moving for pods in found.below):
-        assert dearest <= left + 1e-6, "only replacements may exceed what is left"
-    for node in wanted:
-        if node.pods in found.below:
-            assert node.cheapest.price < found.below[node.pods], "the node itself is not excluded"
 
 
 @given(st.lists(PRICES, min_size=1, max_size=8), NODES)
@@ -134,7 +116,7 @@ def price_of(world: World, catalog: Catalog) -> float:
     return sum(map(Prices(catalog).of_instance, world.fleets.running.values()))
 
 
-@pytest.mark.parametrize("most", [0.0, 0.05, 0.3, 0.5])
+@pytest.mark.parametrize("most", [0.0, 0.3])
 def test_launches_stop_at_the_ceiling_in_this_run_and_the_next(
     catalog: Catalog, most: float
 ) -> None:

@@ -271,9 +271,7 @@ CLASSES_REFUSED: tuple[Change, ...] = (
     {"spec.amiFamily": "Ubuntu"},
     *(
         _amis({"alias": alias}, amiFamily=other)
-        for family, alias in _ALIASES.items()
-        for other in _ALIASES
-        if other != family
+        for alias, other in zip(_ALIASES.values(), [*_ALIASES][1:] + [*_ALIASES][:1], strict=True)
     ),
     _amis({"id": "ami-12345749"}),
     *(

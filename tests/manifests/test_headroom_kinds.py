@@ -96,15 +96,12 @@ def test_a_users_scaled_object_is_read_unchanged() -> None:
         ({"start": "-30 * * * *"}, "metadata.start: minute"),
         ({"start": "0 0 9 * * *"}, "metadata.start: '0 0 9 * * *' has 6 fields: expected five"),
         ({"end": "@daily"}, "metadata.end: '@daily': expected five fields"),
-        ({"timezone": "Mars/Base"}, "metadata.timezone: expected a time zone of the IANA database"),
         ({"timezone": "asia/seoul"}, "such as Europe/Berlin; did you mean Asia/Seoul?"),
-        ({"timezone": "localtime"}, "metadata.timezone: expected a time zone of the IANA database"),
         (
             {"timezone": "../../etc/passwd"},
             "metadata.timezone: expected a time zone of the IANA database",
         ),
         ({"desiredReplicas": "0"}, "metadata.desiredReplicas: expected at least 1"),
-        ({"desiredReplicas": -1}, "metadata.desiredReplicas: expected at least 1"),
         ({"desiredReplicas": "many"}, "metadata.desiredReplicas: expected a whole number"),
     ],
 )

@@ -378,4 +378,5 @@ def test_whatever_a_status_has_one_write_is_enough(status: Any, spec: Any) -> No
     cluster = Cluster(changed(NEW_POOL, {"status": status, "spec": spec}))
     cluster.write()
     assert conditions(cluster.pool())["Ready"][0] in {"True", "False"}
+    assert cluster.pool()["resources"]["nodes"].isdecimal()
     assert cluster.write() == 0

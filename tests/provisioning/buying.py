@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import yaml
@@ -23,6 +23,7 @@ from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import ExistingNode, Pod, Taint
 from leeway.selection.resources import Resources
 
+from tests.capacity_requests.requests import capacity_request
 from tests.fakes.functions import Starts
 from tests.fakes.provision_queue import ProvisionQueueInMemory
 from tests.fakes.provisioning import (
@@ -163,19 +164,31 @@ class Buying(World):
             joined={**state.joined, RETIRING: name},
             movable={**state.movable, name: moving},
         )
-        request = CapacityRequest(
-            cluster="prod",
-            instance=RETIRING,
+        ends = self.time + timedelta(minutes=10)
+        request = capacity_request(
+            RETIRING,
             node=name,
             instance_type="m5.24xlarge",
-            zone="us-east-1a",
-            capacity_type="spot",
-            attempt=1,
             requested_at=self.time,
-            ends_at=self.time + timedelta(minutes=10),
+            ends_at=ends,
         )
         self.table.put(CAPACITY_REQUEST, request)
         return request
+
+
+def request_of(
+    launched: FleetInstance, node: str, at: datetime, lasts: timedelta
+) -> CapacityRequest:
+    """The request of a retirement of an instance of a fleet."""
+    return capacity_request(
+        launched.instance,
+        node=node,
+        instance_type=launched.instance_type,
+        zone=launched.zone,
+        capacity_type=launched.capacity_type,
+        requested_at=at,
+        ends_at=at + lasts,
+    )
 
 
 def event(*bodies: Any) -> dict[str, Any]:

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from leeway.capacity_requests import CAPACITY_REQUEST, CapacityRequest
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+from leeway.capacity_requests import CAPACITY_REQUEST
 from leeway.launch.fleets import FleetInstance
 from leeway.launch.intent import JOIN_WITHIN
 from leeway.provisioning.cluster_state import ClusterState
@@ -19,7 +22,7 @@ from leeway.selection.offers.catalog import Catalog
 
 from tests.launch.pools import ONE_POD_EACH, node_class, pool
 from tests.launch.test_kills import Killed, Killer
-from tests.provisioning.buying import Buying
+from tests.provisioning.buying import Buying, request_of
 from tests.provisioning.test_kills import mortal
 
 MOST = 2
@@ -142,19 +145,8 @@ class LivingCluster(Buying):
             return
         life.retiring = True
         launched = self.fleets.running[life.instance]
-        request = CapacityRequest(
-            cluster="prod",
-            instance=life.instance,
-            node=life.node,
-            instance_type=launched.instance_type,
-            zone=launched.zone,
-            capacity_type=launched.capacity_type,
-            attempt=1,
-            requested_at=self.time,
-            ends_at=self.time + timedelta(hours=2),
-            keeps_offering=True,
-        )
-        self.table.put(CAPACITY_REQUEST, request)
+        request = request_of(launched, life.node, self.time, timedelta(hours=2))
+        self.table.put(CAPACITY_REQUEST, request.model_copy(update={"keeps_offering": True}))
 
     def evict(self) -> None:
         """Evict a pod of a retiring node: its successor is there at once."""
@@ -266,3 +258,63 @@ def _taint(key: str) -> dict[str, str]:
 
 def _written(time: datetime) -> str:
     return f"{time:%Y-%m-%dT%H:%M:%SZ}"
+
+
+NUMBERS = st.integers(min_value=0, max_value=2)
+LONGEST = 3000
+"""Seconds of a history. An instance without a Node counts for an hour after its launch."""
+
+
+class ClusterHistory(RuleBasedStateMachine):
+    """Histories of a cluster: instances join, retire and end, and runs die."""
+
+    catalog: Catalog
+    cluster: LivingCluster
+    passed = 0
+
+    def run(self, killed_at: int = 0, moment: str = "before") -> None:
+        """Run, and check what holds; a run can die at a call."""
+        raise NotImplementedError
+
+    def one(self, number: int) -> Life | None:
+        """One of the instances that run, if any does."""
+        alive = self.cluster.alive()
+        return alive[number % len(alive)] if alive else None
+
+    @rule(call=st.integers(min_value=1, max_value=45), moment=st.sampled_from(["before", "after"]))
+    def kill_a_run(self, call: int, moment: str) -> None:
+        self.run(call, moment)
+
+    @rule(number=NUMBERS, ready=st.booleans())
+    def join(self, number: int, ready: bool) -> None:
+        if one := self.one(number):
+            self.cluster.register(one)
+            if ready:
+                self.cluster.admit(one)
+                self.cluster.schedule()
+
+    @rule(number=NUMBERS)
+    def retire(self, number: int) -> None:
+        if one := self.one(number):
+            self.cluster.retire_instance(one)
+        self.run()
+
+    @rule(number=NUMBERS, node_stays=st.booleans())
+    def end(self, number: int, node_stays: bool) -> None:
+        if one := self.one(number):
+            self.cluster.end(one, node_stays)
+
+    @rule(seconds=st.sampled_from([1, 20, 70, 200, 900]))
+    def wait(self, seconds: int) -> None:
+        if self.passed + seconds <= LONGEST:
+            self.cluster.sleep(seconds)
+            self.passed += seconds
+        self.run()
+
+
+def live_through(history: type[ClusterHistory], catalog: Catalog) -> None:
+    """Check random histories of this class."""
+    run_state_machine_as_test(
+        type("Case", (history,), {"catalog": catalog}),
+        settings=settings(max_examples=25, stateful_step_count=15, phases=[Phase.generate]),
+    )

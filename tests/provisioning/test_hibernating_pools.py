@@ -129,8 +129,15 @@ def test_no_pool_sleeps_any_more_after_the_last_one_was_deleted(catalog: Catalog
     assert not recorded(buying)
 
 
-@pytest.mark.parametrize("code", [KARPENTER_IS_RUNNING, MANIFESTS_HELD, SWITCHED_TO_KARPENTER])
-@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize(
+    ("code", "late"),
+    [
+        (KARPENTER_IS_RUNNING, False),
+        (KARPENTER_IS_RUNNING, True),
+        (MANIFESTS_HELD, True),
+        (SWITCHED_TO_KARPENTER, True),
+    ],
+)
 def test_no_pool_sleeps_while_something_else_keeps_leeway_from_launching(
     catalog: Catalog, code: ReasonCode, late: bool
 ) -> None:

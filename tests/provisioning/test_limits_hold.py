@@ -4,27 +4,29 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+from hypothesis.stateful import rule
 from leeway.launch.intent import INTENT
 from leeway.launch.prices import ROUNDING, Prices
 from leeway.selection.offers.catalog import Catalog
 
-from tests.provisioning.cluster_life import LIMITS, MOST, Life, LivingCluster
+from tests.provisioning.cluster_life import (
+    LIMITS,
+    MOST,
+    NUMBERS,
+    ClusterHistory,
+    Life,
+    LivingCluster,
+    live_through,
+)
 
-NUMBERS = st.integers(min_value=0, max_value=MOST - 1)
-PAUSES = st.sampled_from([1, 20, 70, 200, 900])
 USD = 5.0
 """USD per hour: more than one node of the pool costs."""
-LONGEST = 3000
-"""Seconds of a history. An instance without a Node counts for an hour after its launch."""
 
 
-class History(RuleBasedStateMachine):
+class History(ClusterHistory):
     """Histories of a cluster whose pool is full from the beginning."""
 
-    catalog: Catalog
     limits: Mapping[str, Any] = {**LIMITS[0], **LIMITS[1]}
 
     def __init__(self) -> None:
@@ -32,56 +34,21 @@ class History(RuleBasedStateMachine):
         self.cluster = LivingCluster(self.catalog, self.limits)
         self.cluster.create_pods(MOST + 1)
         self.cluster.run_now()
-        self.passed = 0
-
-    def _one(self, number: int) -> Life | None:
-        alive = self.cluster.alive()
-        return alive[number % len(alive)] if alive else None
-
-    @rule(call=st.integers(min_value=1, max_value=45), moment=st.sampled_from(["before", "after"]))
-    def kill_a_run(self, call: int, moment: str) -> None:
-        self._run(call, moment)
-
-    @rule(number=NUMBERS, ready=st.booleans())
-    def join(self, number: int, ready: bool) -> None:
-        if one := self._one(number):
-            self.cluster.register(one)
-            if ready:
-                self.cluster.admit(one)
-                self.cluster.schedule()
-
-    @rule(number=NUMBERS)
-    def retire(self, number: int) -> None:
-        if one := self._one(number):
-            self.cluster.retire_instance(one)
-        self._run()
 
     @rule(exits=st.booleans())
     def evict(self, exits: bool) -> None:
         self.cluster.evict()
-        self._run()
+        self.run()
         if exits:
             self.cluster.exit_pods()
 
-    @rule(number=NUMBERS, node_stays=st.booleans())
-    def end(self, number: int, node_stays: bool) -> None:
-        if one := self._one(number):
-            self.cluster.end(one, node_stays)
-
     @rule(number=NUMBERS, held=st.booleans())
     def delete_node(self, number: int, held: bool) -> None:
-        if one := self._one(number):
+        if one := self.one(number):
             (self.cluster.delete_node if held else self.cluster.remove_node)(one)
-        self._run()
+        self.run()
 
-    @rule(seconds=PAUSES)
-    def wait(self, seconds: int) -> None:
-        if self.passed + seconds <= LONGEST:
-            self.cluster.sleep(seconds)
-            self.passed += seconds
-        self._run()
-
-    def _run(self, killed_at: int = 0, moment: str = "before") -> None:
+    def run(self, killed_at: int = 0, moment: str = "before") -> None:
         """Run, and check that no more is launched than the limit allows and pods need."""
         cluster = self.cluster
         needed = max(0, cluster.needy() - cluster.places())
@@ -110,15 +77,7 @@ class HistoryOfSpending(History):
 def test_a_limit_holds_and_no_pod_gets_two_nodes_in_any_history(
     catalog: Catalog, history: type[History]
 ) -> None:
-    case = type("Case", (history,), {"catalog": catalog})
-    run_state_machine_as_test(
-        case,
-        settings=settings(
-            max_examples=25,
-            stateful_step_count=15,
-            phases=[Phase.generate],
-        ),
-    )
+    live_through(history, catalog)
 
 
 @pytest.fixture(params=LIMITS, ids=["nodes", "cpu"])

@@ -35,14 +35,6 @@ def test_a_successor_that_saves_nothing_is_not_launched_and_the_answer_says_so(
     assert "costs less than the nodes" in answer.without_node[0].message
 
 
-def test_a_cheaper_successor_is_launched(catalog: Catalog) -> None:
-    found = buying(catalog, below=1_000.0)
-    assert len(found.run().launched) == 1
-    answer = found.requests[RETIRING].answer
-    assert answer is not None
-    assert (len(answer.launched), answer.without_node) == (1, ())
-
-
 def test_a_pod_that_was_evicted_gets_a_node_at_any_price(catalog: Catalog) -> None:
     found = buying(catalog, below=0.000001)
     (again,) = pods(1, name="again")

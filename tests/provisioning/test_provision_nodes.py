@@ -6,7 +6,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from leeway.capacity_requests import CAPACITY_REQUEST, CapacityRequest
+from leeway.capacity_requests import CAPACITY_REQUEST
 from leeway.disruption.return_capacity import WATCHED
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
@@ -38,6 +38,7 @@ from tests.provisioning.buying import (
     Buying,
     big_pods,
     node,
+    request_of,
 )
 from tests.retirement.retirements import FACTS, interrupted
 
@@ -126,17 +127,7 @@ def test_an_instance_whose_node_was_deleted_does_not_hold_its_pods(buying: Buyin
 def interrupt_unjoined(buying: Buying) -> str:
     """Interrupt an instance that has not joined, as its retirement reports it."""
     one = next(iter(buying.fleets.running.values()))
-    request = CapacityRequest(
-        cluster="prod",
-        instance=one.instance,
-        node="",
-        instance_type=one.instance_type,
-        zone=one.zone,
-        capacity_type=one.capacity_type,
-        attempt=1,
-        requested_at=buying.time,
-        ends_at=buying.time + timedelta(minutes=2),
-    )
+    request = request_of(one, "", buying.time, timedelta(minutes=2))
     buying.table.put(CAPACITY_REQUEST, request)
     return one.instance
 
@@ -180,16 +171,6 @@ def test_pods_that_fit_on_nodes_that_exist_are_left_to_the_scheduler(buying: Buy
     assert not report.launched
     assert not report.without_node
     assert not buying.events.calls
-
-
-def test_limits_hold_with_instances_that_have_not_joined(catalog: Catalog) -> None:
-    buying = Buying(catalog, pool(only=ONE_POD_EACH, limits={"nodes": 2}), node_class())
-    buying.wait_for_nodes(*big_pods(4))
-    assert len(buying.run().launched) == 2
-    assert {one.cause.code for one in buying.run().without_node} == {"PoolLimitReached"}
-    buying.join(ready=False, labelled=False)
-    buying.run()
-    assert len(buying.fleets.running) == 2
 
 
 def test_the_maximum_in_ten_minutes_stops_launches_and_lets_them_go_on(buying: Buying) -> None:
@@ -434,17 +415,17 @@ def test_pods_that_fit_nowhere_have_one_event_each_in_the_end(buying: Buying) ->
     assert {one.uid for one in told} == {f"uid-{pod.name}" for pod in huge}
 
 
-def test_thirty_thousand_pods_lead_to_two_hundred_events_a_minute(buying: Buying) -> None:
-    buying.wait_for_nodes(*pods(30_000, cpu=900_000, name="huge"))
+def test_a_thousand_pods_lead_to_two_hundred_events_a_minute(buying: Buying) -> None:
+    buying.wait_for_nodes(*pods(1000, cpu=900_000, name="huge"))
     for seconds in (0, 10, 20, 60):
         buying.time += timedelta(seconds=seconds)
         report = buying.run()
-        assert len(report.without_node) == 30_000
+        assert len(report.without_node) == 1000
         assert buying.events.calls == MOST_EVENTS * (2 if seconds == 60 else 1)
     status = buying.statuses["prod"]
     (group,) = status.without_node
-    assert (group.count, len(group.some)) == (30_000, 5)
-    assert status.without_event == 30_000 - 2 * MOST_EVENTS
+    assert (group.count, len(group.some)) == (1000, 5)
+    assert status.without_event == 1000 - 2 * MOST_EVENTS
 
 
 def test_an_event_is_written_again_when_the_api_server_has_dropped_it(buying: Buying) -> None:
@@ -560,19 +541,6 @@ def test_a_retirement_whose_pods_have_moved_needs_nothing(buying: Buying) -> Non
     assert (answer.launched, answer.existing, answer.without_node) == ((), 0, ())
 
 
-def test_an_answer_remains_when_the_pods_have_moved(buying: Buying) -> None:
-    (moving,) = big_pods(1)
-    request = buying.retire(moving)
-    (launched,) = buying.run().launched
-    buying.join()
-    buying.states.state = replace(buying.states.state, movable={})
-    buying.run()
-    stored = buying.requests.get(request.instance)
-    assert stored is not None
-    assert stored.answer is not None
-    assert stored.answer.launched == (launched.instance.instance,)
-
-
 def test_later_runs_name_the_nodes_that_were_launched_for_the_pods(buying: Buying) -> None:
     """While it is drained, pods are on the new nodes already."""
     request = buying.retire(*big_pods(2, "moving"))
@@ -581,12 +549,13 @@ def test_later_runs_name_the_nodes_that_were_launched_for_the_pods(buying: Buyin
     buying.join()
     state = buying.states.state
     moving = state.movable[request.node]
-    buying.states.state = replace(state, movable={request.node: moving[:1]})
-    buying.run()
-    answer = buying.requests[request.instance].answer
-    assert answer is not None
-    assert set(answer.launched) == instances
-    assert (answer.existing, answer.without_node) == (0, ())
+    for left in (moving[:1], ()):
+        buying.states.state = replace(state, movable={request.node: left} if left else {})
+        buying.run()
+        answer = buying.requests[request.instance].answer
+        assert answer is not None
+        assert set(answer.launched) == instances, "the answer remains when all pods have moved"
+        assert (answer.existing, answer.without_node) == (0, ())
 
 
 @pytest.mark.parametrize("key", [CORDONED, RETIRING_NODE])

@@ -5,9 +5,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+from hypothesis.stateful import rule
 from leeway.capacity_requests import CAPACITY_REQUEST
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
@@ -21,7 +20,7 @@ from leeway.selection.offers.catalog import Catalog
 from tests.fakes.fleets import Shortage
 from tests.launch.pools import ONE_POD_EACH, node_class, pool
 from tests.provisioning.buying import Buying, big_pods
-from tests.provisioning.cluster_life import Life, LivingCluster
+from tests.provisioning.cluster_life import ClusterHistory, Life, LivingCluster, live_through
 from tests.retirement.retirements import FACTS, interrupted
 
 
@@ -85,12 +84,6 @@ def test_a_pool_with_more_replicas_launches_the_difference(catalog: Catalog) -> 
     cluster = living(catalog)
     scale(cluster, 5)
     assert launched(cluster) == 3
-
-
-def test_a_pool_with_fewer_or_no_replicas_launches_nothing(catalog: Catalog) -> None:
-    cluster = living(catalog)
-    scale(cluster, 0)
-    assert launched(cluster) == 0
 
 
 def test_nodes_on_their_way_count_until_they_are_too_late(catalog: Catalog) -> None:
@@ -161,10 +154,6 @@ def test_the_limit_holds_while_a_node_retires(catalog: Catalog) -> None:
     cluster.sleep(70)
     cluster.end(one, node_stays=False)
     assert launched(cluster) == 1
-
-
-def test_a_pool_has_no_more_nodes_than_its_limit(catalog: Catalog) -> None:
-    assert len(living(catalog, replicas=5, nodes=3).lives) == 3
 
 
 def test_instances_whose_nodes_the_api_server_has_lost_are_not_launched_again(
@@ -341,59 +330,22 @@ def test_a_node_whose_place_can_not_be_filled_gets_the_reason_as_its_answer(
 
 
 MOST = 3
-NUMBERS = st.integers(min_value=0, max_value=MOST - 1)
-LONGEST = 3000
 
 
-class History(RuleBasedStateMachine):
+class History(ClusterHistory):
     """Histories of a static pool: instances join, retire and end, and runs die."""
-
-    catalog: Catalog
 
     def __init__(self) -> None:
         super().__init__()
         self.cluster = LivingCluster(self.catalog, {"nodes": MOST + 1}, replicas=2)
-        self.replicas, self.passed = 2, 0
-        self._run()
-
-    def _one(self, number: int) -> Life | None:
-        alive = self.cluster.alive()
-        return alive[number % len(alive)] if alive else None
-
-    @rule(call=st.integers(min_value=1, max_value=45), moment=st.sampled_from(["before", "after"]))
-    def kill_a_run(self, call: int, moment: str) -> None:
-        self._run(call, moment)
+        self.replicas = 2
+        self.run()
 
     @rule(replicas=st.integers(min_value=0, max_value=MOST))
     def scale(self, replicas: int) -> None:
         scale(self.cluster, replicas)
         self.replicas = replicas
-        self._run()
-
-    @rule(number=NUMBERS, ready=st.booleans())
-    def join(self, number: int, ready: bool) -> None:
-        if one := self._one(number):
-            self.cluster.register(one)
-            if ready:
-                self.cluster.admit(one)
-
-    @rule(number=NUMBERS)
-    def retire(self, number: int) -> None:
-        if one := self._one(number):
-            self.cluster.retire_instance(one)
-        self._run()
-
-    @rule(number=NUMBERS, node_stays=st.booleans())
-    def end(self, number: int, node_stays: bool) -> None:
-        if one := self._one(number):
-            self.cluster.end(one, node_stays)
-
-    @rule(seconds=st.sampled_from([1, 20, 70, 200, 900]))
-    def wait(self, seconds: int) -> None:
-        if self.passed + seconds <= LONGEST:
-            self.cluster.sleep(seconds)
-            self.passed += seconds
-        self._run()
+        self.run()
 
     def _standing(self) -> int:
         """The instances that run, do not retire, and have joined or may join."""
@@ -403,7 +355,7 @@ class History(RuleBasedStateMachine):
             for one in self.cluster.alive()
         )
 
-    def _run(self, killed_at: int = 0, moment: str = "before") -> None:
+    def run(self, killed_at: int = 0, moment: str = "before") -> None:
         before, lacking = len(self.cluster.lives), max(0, self.replicas - self._standing())
         seen = [one for one in self.cluster.lives.values() if self._may_be_seen(one)]
         room = max(0, MOST + 1 - len({one.instance for one in [*seen, *self.cluster.alive()]}))
@@ -430,18 +382,10 @@ class History(RuleBasedStateMachine):
                 cluster.remove_node(one)
         cluster.sleep(16 * 60)
         for _ in range(3):
-            self._run()
+            self.run()
             join(cluster)
         assert self._standing() >= self.replicas
 
 
 def test_no_history_of_a_static_pool_launches_too_many_or_too_few(catalog: Catalog) -> None:
-    case = type("Case", (History,), {"catalog": catalog})
-    run_state_machine_as_test(
-        case,
-        settings=settings(
-            max_examples=25,
-            stateful_step_count=15,
-            phases=[Phase.generate],
-        ),
-    )
+    live_through(History, catalog)

@@ -50,7 +50,7 @@ def test_an_instance_that_ec2_does_not_know_any_more_is_gone_if_the_index_has_it
     assert stranger.clusters["prod"].tainted == []
 
 
-@pytest.mark.parametrize("state", ["stopped", "stopping", "running", "pending"])
+@pytest.mark.parametrize("state", ["stopped", "running"])
 def test_a_node_whose_instance_is_not_terminated_never_gets_the_taint(state: str) -> None:
     stopped = terminated(instances_=[observed(state=state)], fresh={OURS.instance: state})
     assert run(stopped).clean_ups == []
@@ -182,7 +182,7 @@ def test_a_node_object_that_a_newer_instance_uses_is_kept() -> None:
 
 
 @pytest.mark.parametrize("wanted", [ReconcileRequest(), SINGLE])
-@pytest.mark.parametrize("state", ["pending", "running", "stopping", "stopped"])
+@pytest.mark.parametrize("state", ["running", "stopped"])
 def test_a_newer_instance_whose_kubelet_does_not_respond_keeps_its_node(
     wanted: ReconcileRequest, state: str
 ) -> None:

@@ -72,9 +72,14 @@ def test_an_overdue_retirement_is_repeated_with_its_kind_of_notice() -> None:
     rebalance = take(None, NoticeKind.REBALANCE, "n-1").record
     started = {"phase": Phase.RUNNING, "drain_began_at": NOTICED}
     assert notice_of(overdue(rebalance, "running", **started)).kind is NoticeKind.REBALANCE
-    at = interrupted().deadline
-    assert at is not None
-    assert check_overdue_retirement(interrupted(), "running", context(at)) is None
+    for kind in (NoticeKind.IMPAIRED_STATUS, NoticeKind.UNHEALTHY_NODE):
+        record = at(take(None, kind, "n-1").record, Phase.RUNNING)
+        late = context(latest_end(record) + OVERDUE)
+        repeated = notice_of(check_overdue_retirement(record, "running", late))
+        assert (repeated.kind, repeated.over) == (kind, frozenset())
+    ends = interrupted().deadline
+    assert ends is not None
+    assert check_overdue_retirement(interrupted(), "running", context(ends)) is None
 
 
 TERMS = ReturnTerms(cause="Drifted", optional=True, forced=True, saving=0.25)

@@ -5,16 +5,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from leeway.execution.attempt import OVERDUE, Phase
+from leeway.execution.attempt import Phase
 from leeway.instances.observed import ObservedImpairment
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import Notice, NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy, Policy, StatusCheck
 from leeway.reconciliation.lost_events import check_impairment, check_recovery
-from leeway.reconciliation.lost_starts import check_overdue_retirement
 from leeway.retirement.attempts import undo
 from leeway.retirement.reasons import SUCCESSOR_FOUND
-from leeway.retirement.record import Method, ReplacementIntent, Retirement, latest_end
+from leeway.retirement.record import Method, ReplacementIntent, Retirement
 
 from tests.reconciliation.account import OURS, Account, observed, run
 from tests.reconciliation.lost_notices import I, context, notice_of
@@ -126,13 +125,6 @@ def test_a_retirement_that_has_begun_is_not_undone_when_the_checks_pass_again() 
         requested_at=NOTICED,
     )
     assert undo(impaired(replacement_intent=asked), notice) is None
-
-
-def test_an_overdue_retirement_for_status_checks_is_repeated_as_one() -> None:
-    record = impaired(Phase.RUNNING)
-    late = latest_end(record) + OVERDUE
-    notice = notice_of(check_overdue_retirement(record, "running", context(late)))
-    assert (notice.kind, notice.over) == (NoticeKind.IMPAIRED_STATUS, frozenset())
 
 
 SINCE = datetime(2026, 11, 20, 9, 0, tzinfo=UTC)

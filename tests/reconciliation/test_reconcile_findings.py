@@ -333,11 +333,3 @@ def test_a_lost_answer_to_a_hook_is_repeated() -> None:
     waiting.hook_over = True
     assert ["does not wait" in found.done for found in run(waiting).findings] == [True]
     assert report.problems == []
-
-
-def test_a_lost_start_is_repeated_for_the_same_attempt() -> None:
-    record = take(None, NoticeKind.SPOT_INTERRUPTION, "n-1").record
-    lost = Account([observed()], records=[record.model_copy(update={"facts": OURS})])
-    run(lost)
-    assert lost.started == [(OURS.instance, "prod", 1)]
-    assert lost.received == []

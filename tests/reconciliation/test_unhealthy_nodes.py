@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leeway.execution.attempt import OVERDUE, Phase
+from leeway.execution.attempt import Phase
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import ObservedInstance
 from leeway.instances.owners import Owner, OwnerKind
@@ -17,10 +17,9 @@ from leeway.policy.repair import Unhealthy, too_many
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy
 from leeway.ports.kubernetes_objects import Condition, Node
 from leeway.reconciliation.lost_events import check_unhealthy_node
-from leeway.reconciliation.lost_starts import check_overdue_retirement
 from leeway.reconciliation.unhealthy_nodes import DueRepairs, due_repairs
 from leeway.retirement.reasons import CAPACITY_REQUESTED
-from leeway.retirement.record import Method, ReplacementIntent, Retirement, latest_end
+from leeway.retirement.record import Method, ReplacementIntent, Retirement
 
 from tests.fakes.cluster_leftovers import LeftoversInMemory
 from tests.reconciliation.account import Account, facts, node, observed, run
@@ -229,12 +228,6 @@ def test_a_drain_for_failed_status_checks_that_left_pods_is_taken_over() -> None
 
 def test_an_interruption_serves_it() -> None:
     assert check(take(None, NoticeKind.SPOT_INTERRUPTION, "n-1").record) is None
-
-
-def test_an_overdue_repair_is_repeated_as_one() -> None:
-    record = at(take(None, KIND, "n-1").record, Phase.RUNNING)
-    late = latest_end(record) + OVERDUE
-    assert notice_of(check_overdue_retirement(record, "running", context(late))).kind is KIND
 
 
 # A run

@@ -1,5 +1,6 @@
 """The decision how a retiring instance is replaced, with its reason."""
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -261,44 +262,38 @@ NOTICES = [
 ]
 
 
-@pytest.mark.parametrize("kind", NOTICES)
-@pytest.mark.parametrize("replacement", Replacement)
-@pytest.mark.parametrize("use_pools", [False, True])
-@pytest.mark.parametrize("requested", [None, Method.REQUEST_CAPACITY])
-def test_an_instance_of_a_pool_is_replaced_by_pools_unless_the_policy_forbids_it(
-    kind: NoticeKind, replacement: Replacement, use_pools: bool, requested: Method | None
-) -> None:
-    decision = decide_replacement(kind, replacement, POOL, None, requested, True, "", use_pools)
-    if replacement is Replacement.NONE:
-        assert (decision.method, decision.before) == (Method.NOTHING, False)
-        return
-    assert (decision.method, decision.reason.code) == (
-        Method.REQUEST_CAPACITY,
-        "CapacityRequested",
-    )
-    assert "pool spot-general" in decision.reason.message
-    assert decision.before is (replacement is Replacement.BEFORE and kind in VOLUNTARY)
+def test_an_instance_of_a_pool_is_replaced_by_pools_unless_the_policy_forbids_it() -> None:
+    for case in product(NOTICES, Replacement, [None, Method.REQUEST_CAPACITY], [False, True]):
+        kind, replacement, requested, use_pools = case
+        decision = decide_replacement(kind, replacement, POOL, None, requested, True, "", use_pools)
+        if replacement is Replacement.NONE:
+            assert (decision.method, decision.before) == (Method.NOTHING, False), case
+            continue
+        assert decision.method is Method.REQUEST_CAPACITY, case
+        assert decision.reason.code == "CapacityRequested", case
+        assert "pool spot-general" in decision.reason.message, case
+        before = replacement is Replacement.BEFORE and kind in VOLUNTARY
+        assert decision.before is before, case
 
 
-@pytest.mark.parametrize("kind", NOTICES)
-@pytest.mark.parametrize("replacement", Replacement)
-@pytest.mark.parametrize("owner", [one for one in OwnerKind if one is not OwnerKind.LEEWAY])
-def test_only_a_group_without_capacity_whose_cluster_allows_it_uses_pools(
-    kind: NoticeKind, replacement: Replacement, owner: OwnerKind
-) -> None:
+def test_only_a_group_without_capacity_whose_cluster_allows_it_uses_pools() -> None:
     groups = {OwnerKind.AUTO_SCALING_GROUP, OwnerKind.MANAGED_NODE_GROUP}
-    facts = group(desired=3, maximum=4) if owner in groups else None
-    decide_with = [
-        decide_replacement(kind, replacement, Owner(owner, "ng"), facts, None, True, "", use)
-        for use in (False, True)
-    ]
-    assert decide_with[0].method is not Method.REQUEST_CAPACITY
-    uses = owner in groups and replacement is not Replacement.NONE
-    assert (decide_with[1].method is Method.REQUEST_CAPACITY) is uses
-    if not uses:
-        assert decide_with[0] == decide_with[1]
-    else:
-        assert decide_with[1].before is (replacement is Replacement.BEFORE and kind in VOLUNTARY)
+    others = [one for one in OwnerKind if one is not OwnerKind.LEEWAY]
+    for case in product(NOTICES, Replacement, others):
+        kind, replacement, owner = case
+        facts = group(desired=3, maximum=4) if owner in groups else None
+        without, using = (
+            decide_replacement(kind, replacement, Owner(owner, "ng"), facts, None, True, "", use)
+            for use in (False, True)
+        )
+        assert without.method is not Method.REQUEST_CAPACITY, case
+        uses = owner in groups and replacement is not Replacement.NONE
+        assert (using.method is Method.REQUEST_CAPACITY) is uses, case
+        if not uses:
+            assert without == using, case
+        else:
+            before = replacement is Replacement.BEFORE and kind in VOLUNTARY
+            assert using.before is before, case
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,7 @@ def evictable(*, critical: bool) -> st.SearchStrategy[Workload]:
             daemon=False,
             mirror=False,
             terminating=None,
+            protected=None,
         )
     )
 
@@ -71,12 +72,21 @@ def run(some: list[Workload], rules: Terms, fails_every: int = 0) -> tuple[Budge
     return node, node.drain(rules)
 
 
-@settings(max_examples=40)
+@settings(max_examples=400)
 @given(some=workloads, rules=terms, fails_every=st.sampled_from([0, 0, 3, 10]))
-def test_pods_that_stay_get_no_request(
+def test_any_drain_keeps_pods_budgets_protections_deadlines_and_pauses(
     some: list[Workload], rules: Terms, fails_every: int
 ) -> None:
     node, drain = run(some, rules, fails_every)
+    stay_without_a_request(node, drain)
+    bypasses_no_budget(node, rules)
+    waits_for_annotations(node, rules)
+    exceeds_no_deadline(node, drain, rules)
+    pauses_between_requests(node, rules)
+
+
+def stay_without_a_request(node: BudgetedNode, drain: Drain) -> None:
+    """Pods that stay get no request."""
     for one in node.asked:
         assert not one.ask.pod.mirror
         assert one.ask.pod.controller is not None
@@ -84,12 +94,8 @@ def test_pods_that_stay_get_no_request(
     assert all(progress.reason for progress in drain.pods.values())
 
 
-@settings(max_examples=40)
-@given(some=workloads, rules=terms, fails_every=st.sampled_from([0, 0, 3, 10]))
-def test_no_budget_is_bypassed_before_the_latest_moment_or_against_the_policy(
-    some: list[Workload], rules: Terms, fails_every: int
-) -> None:
-    node, _ = run(some, rules, fails_every)
+def bypasses_no_budget(node: BudgetedNode, rules: Terms) -> None:
+    """No budget is bypassed before the latest moment, or against the policy."""
     evicted: dict[str, int] = defaultdict(int)
     for one in node.asked:
         latest = latest_moment(one.ask.pod, rules)
@@ -98,45 +104,43 @@ def test_no_budget_is_bypassed_before_the_latest_moment_or_against_the_policy(
             assert one.at >= latest
             removed_before = evicted[one.ask.pod.workload] > 0
             assert rules.on_blocked is OnBlocked.DELETE or removed_before
+            assert node.of[one.ask.pod.uid].budgets or node.fails_every or removed_before
         if one.ask.method is RemovalMethod.EVICT and one.granted:
             evicted[one.ask.pod.workload] += 1
         if one.ask.method is RemovalMethod.SHORTEN:
             assert one.ask.pod.deletion is not None
 
 
-@settings(max_examples=40)
-@given(some=workloads, rules=terms)
-def test_a_pod_that_an_annotation_keeps_is_evicted_at_its_latest_moment_at_the_earliest(
-    some: list[Workload], rules: Terms
-) -> None:
-    node, _ = run(some, replace(rules, keeps_protected=True))
-    for one in node.asked:
+def waits_for_annotations(node: BudgetedNode, rules: Terms) -> None:
+    """A pod that an annotation keeps is evicted at its latest moment at the earliest."""
+    for one in node.asked if rules.keeps_protected else ():
         latest, until = latest_moment(one.ask.pod, rules), one.ask.pod.protected_until
         shortens = one.ask.method is RemovalMethod.SHORTEN
         assert latest is not None
         assert shortens or until is None or one.at >= min(until, latest)
 
 
-@settings(max_examples=40)
-@given(some=workloads, rules=terms, fails_every=st.sampled_from([0, 0, 3, 10]))
-def test_no_drain_and_no_grace_period_exceeds_the_deadline(
-    some: list[Workload], rules: Terms, fails_every: int
-) -> None:
-    node, drain = run(some, rules, fails_every)
+def exceeds_no_deadline(node: BudgetedNode, drain: Drain, rules: Terms) -> None:
+    """Neither the drain nor a grace period exceeds the deadline, and no grace period that of its
+    pod. A pod that no budget keeps is gone by then."""
     assert rules.deadline is not None
     assert node.now <= max(rules.deadline, NOW) + SECOND
     assert all(p.stage in {Stage.LEFT, Stage.GONE, Stage.FAILED} for p in drain.pods.values())
     for one in node.asked:
         grace = one.ask.pod.grace if one.ask.grace is None else one.ask.grace
         assert one.at + timedelta(seconds=grace) <= max(rules.deadline, one.at) + SECOND
+        if one.ask.pod.deletion is None:
+            assert grace <= max(one.ask.pod.grace, rules.grace or 0)
+    in_time = rules.deadline > NOW and not node.fails_every
+    for uid, progress in drain.pods.items() if in_time else ():
+        of = node.of[uid]
+        odd = of.returns or of.stuck or of.daemon or of.mirror or of.volumes
+        if not (odd or of.budgets or of.terminating or of.protected):
+            assert progress.stage is Stage.GONE
 
 
-@settings(max_examples=40)
-@given(some=workloads, rules=terms, fails_every=st.sampled_from([0, 0, 3, 10]))
-def test_requests_for_one_pod_have_pauses_between_them(
-    some: list[Workload], rules: Terms, fails_every: int
-) -> None:
-    node, _ = run(some, rules, fails_every)
+def pauses_between_requests(node: BudgetedNode, rules: Terms) -> None:
+    """Requests for one pod have pauses between them."""
     assert rules.deadline is not None
     last: dict[tuple[str, RemovalMethod], datetime] = {}
     for one in node.asked:
@@ -163,24 +167,6 @@ def test_under_delete_every_pod_that_can_end_is_gone_or_terminating(
 
 
 @settings(max_examples=40)
-@given(some=workloads, rules=terms)
-def test_ordinary_pods_are_evicted_first_unless_a_critical_pods_latest_moment_has_come(
-    some: list[Workload], rules: Terms
-) -> None:
-    node, drain = run(some, rules)
-    for one in node.asked:
-        if one.ask.pod.critical and one.ask.method is RemovalMethod.EVICT:
-            latest = latest_moment(one.ask.pod, rules)
-            assert latest is not None
-            if one.at < latest:
-                for uid, progress in drain.pods.items():
-                    ordinary = not node.of[uid].critical and progress.requested_at is not None
-                    if ordinary and progress.seen_at and progress.seen_at < one.at:
-                        assert progress.requested_at is not None
-                        assert progress.requested_at <= one.at or node.of[uid].returns
-
-
-@settings(max_examples=40)
 @given(
     some=workloads,
     critical=evictable(critical=True),
@@ -188,6 +174,7 @@ def test_ordinary_pods_are_evicted_first_unless_a_critical_pods_latest_moment_ha
     seconds=st.integers(70, 240),
     on_blocked=st.sampled_from(OnBlocked),
     fails_every=st.sampled_from([0, 0, 3, 10]),
+    keeps_protected=st.booleans(),
 )
 def test_no_critical_pod_is_evicted_before_its_latest_moment_beside_an_ordinary_pod(
     some: list[Workload],
@@ -196,8 +183,10 @@ def test_no_critical_pod_is_evicted_before_its_latest_moment_beside_an_ordinary_
     seconds: int,
     on_blocked: OnBlocked,
     fails_every: int,
+    keeps_protected: bool,
 ) -> None:
-    rules = Terms(NOW + timedelta(seconds=seconds), on_blocked)
+    deadline = NOW + timedelta(seconds=seconds)
+    rules = Terms(deadline, on_blocked, keeps_protected=keeps_protected)
     # The critical one is listed first: the order of the list must not decide.
     node, _ = run([critical, *some, ordinary], rules, fails_every)
 

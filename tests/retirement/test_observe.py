@@ -112,21 +112,23 @@ def test_the_finalizers_of_a_pod_that_has_ended_are_reported_once() -> None:
 
 def test_without_a_deadline_the_drain_waits_for_finalizers_and_reports_them_once() -> None:
     drain = removed(observe(Drain(), [pod("a")], Terms(), NOW), pod("a"), RemovalMethod.EVICT)
-    kept = pod("a", deletion=NOW, kept_by=("example.com/backup",))
+    kept = pod("a", deletion=NOW, kept_by=("example.com/one", "example.com/two"))
     for _ in range(2):
         drain = observe(drain, [kept], Terms(), NOW)
+    finalizers = (
+        "It has ended, but its finalizers keep the object: example.com/one, example.com/two."
+    )
     assert (drain.pods["a"].stage, drain.pods["a"].reason) == (
         Stage.TERMINATING,
-        POD_EVICTED().and_then(
-            POD_DOES_NOT_END(
-                "It has ended, but its finalizers keep the object: example.com/backup."
-            )
-        ),
+        POD_EVICTED().and_then(POD_DOES_NOT_END(finalizers)),
     )
     away = replace(kept, uid="b", name="b", deletion=NOW - 9 * MINUTE)
     left = observe(observe(drain, [kept, away], Terms(), NOW), [kept, away], Terms(), NOW)
     assert left.pods["b"].stage is Stage.LEFT
-    assert left.pods["b"].reason.message.count("its finalizers keep the object") == 1
+    told = left.pods["b"].reason.message
+    assert "Its deletion was due 9 minutes ago" in told
+    assert told.count("its finalizers keep the object") == 1
+    assert told.endswith(": example.com/one, example.com/two.")
 
 
 def test_a_pod_has_returned_only_if_this_drain_removed_a_pod_of_its_workload() -> None:

@@ -59,13 +59,6 @@ def test_an_interruption_requests_nodes_before_the_first_eviction() -> None:
     assert not outcome.needs_attention
 
 
-def test_ec2_and_not_leeway_ends_an_interrupted_instance() -> None:
-    fakes = of_pool(INTERRUPTION)
-    assert not retire(fakes).terminated
-    assert fakes.actions.ended == []
-    assert not fakes.record.is_open
-
-
 def test_an_interruption_is_drained_as_early_without_the_queue() -> None:
     fakes = of_pool(INTERRUPTION)
     fakes.queue.down = True
@@ -370,20 +363,6 @@ def test_an_attempt_without_effect_does_not_forget_the_termination() -> None:
     assert fakes.record.needs_termination
 
 
-def test_an_instance_that_was_attached_to_a_group_is_its_group_s() -> None:
-    fakes = of_pool(blocks=True)
-    retire(fakes)
-    fakes.clock.sleep(600)
-    after = (fakes.clock.time - NOTICED).total_seconds()
-    fakes.record = take(fakes.record, REBALANCE, "again", after=after).record
-    assert fakes.record.facts.owner == FACTS.owner
-    fakes.groups.state, fakes.cluster.blocks = "InService", False
-    fakes.groups.overrides = {"capacity_rebalance": True}
-    assert next_attempt(fakes).result is RetirementResult.DRAINED
-    assert fakes.actions.ended == []
-    assert not fakes.record.needs_termination
-
-
 def test_a_restarted_instance_whose_drain_a_budget_blocked_stays() -> None:
     fakes = of_pool(blocks=True)
     retire(fakes)
@@ -392,14 +371,6 @@ def test_a_restarted_instance_whose_drain_a_budget_blocked_stays() -> None:
     fakes.record = fakes.record.model_copy(update=undoing)
     assert next_attempt(fakes).result is RetirementResult.UNDONE
     assert not fakes.record.is_open
-
-
-def test_a_refused_termination_is_tried_again_by_reconcile() -> None:
-    fakes = of_pool(protected=True)
-    outcome = retire(fakes)
-    assert outcome.left_running is not None
-    assert "EC2 refuses to terminate it" in outcome.left_running.message
-    assert fakes.record.needs_termination
 
 
 def test_an_interruption_takes_over_and_nothing_is_bought_twice() -> None:

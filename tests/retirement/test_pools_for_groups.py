@@ -60,15 +60,6 @@ def test_a_group_that_refuses_for_another_reason_does_not_use_pools() -> None:
     assert outcome.replacement == "terminate-in-group"
 
 
-@pytest.mark.parametrize("overrides", [{"capacity_rebalance": True}, {"refreshing": True}])
-def test_a_group_with_its_own_replacement_under_way_uses_no_pools(
-    overrides: dict[str, Any],
-) -> None:
-    fakes = report_no_capacity(of_full_group(INTERRUPTION, overrides=overrides))
-    assert retire(fakes).replacement == "left-to-owner"
-    assert not fakes.capacity
-
-
 def test_a_group_at_its_minimum_keeps_its_desired_capacity() -> None:
     fakes = of_full_group(overrides={"minimum": 3})
     outcome = retire(fakes)

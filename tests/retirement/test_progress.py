@@ -3,12 +3,10 @@
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from leeway.policy.rules import OnBlocked
 from leeway.ports.kubernetes_objects import Controller, Pod
 from leeway.retirement.plan import give_up, plan
-from leeway.retirement.pods import Answer, Meaning, Terms, latest_moment
+from leeway.retirement.pods import Answer, Meaning, Terms
 from leeway.retirement.progress import (
     Drain,
     PodRequest,
@@ -51,7 +49,6 @@ class Node:
     pods: dict[str, Pod]
     blocked: frozenset[str] = frozenset()
     at: datetime = NOW
-    stuck: set[str] = field(default_factory=set)
     finalizers: dict[str, tuple[str, ...]] = field(default_factory=dict)
     asked: list[tuple[datetime, PodRequest]] = field(default_factory=list)
 
@@ -66,7 +63,7 @@ class Node:
         return Answer(Meaning.ACCEPTED, POD_EVICTED())
 
     def attached(self) -> set[str]:
-        return {claim for pod in self.pods.values() for claim in pod.claims} | self.stuck
+        return {claim for pod in self.pods.values() for claim in pod.claims}
 
     def pass_time(self, seconds: float = 1) -> None:
         self.at += timedelta(seconds=seconds)
@@ -190,32 +187,12 @@ def test_the_drain_waits_for_the_volumes_of_a_pod_that_finalizers_keep() -> None
     assert drain.drained
 
 
-def test_without_a_deadline_the_drain_waits_five_minutes_for_finalizers_and_reports_them() -> None:
-    simulated = node(pod("a", grace=3))
-    simulated.finalizers = {"a": ("example.com/one", "example.com/two")}
-    drain = simulated.drain(Terms(), 400)
-    assert drain.drained
-    assert simulated.at > NOW + timedelta(minutes=5), "as kubectl drain does"
-    kept = drain.pods["uid-a"]
-    assert kept.stage is Stage.LEFT
-    assert "Its deletion was due" in kept.reason.message
-    assert "5 minutes ago" in kept.reason.message
-    assert kept.reason.message.endswith(": example.com/one, example.com/two.")
-
-
 def test_a_critical_pod_waits_for_ordinary_pods_until_its_latest_moment() -> None:
     critical = pod("dns", grace=30, workload="dns", priority_class="system-node-critical")
     simulated = node(critical, pod("a", grace=10), blocked=("a",))
     simulated.drain(terms(60), 70)
     first = next(at for at, ask in simulated.asked if ask.pod.name == "dns")
     assert first == NOW + timedelta(seconds=30)
-
-
-def test_a_grace_period_beyond_the_deadline_is_shortened_and_reported() -> None:
-    drain = node(pod("a", grace=300)).drain(terms(60), 70)
-    assert drain.drained
-    shortened = f"The grace period of the pod is shortened from {300} s to {60} s by the deadline."
-    assert drain.pods["uid-a"].reason == POD_EVICTED().and_then(shortened)
 
 
 def test_a_workload_that_tolerates_the_cordon_is_evicted_once_and_deleted_at_the_end() -> None:
@@ -247,14 +224,6 @@ def test_a_listed_pod_whose_eviction_found_it_gone_is_evicted_again_after_a_paus
     assert plan(observe(drain, [one], terms, later), [one], terms, later) == (ask,)
 
 
-def test_a_pod_that_disappears_between_two_lists_is_gone() -> None:
-    simulated = node(pod("a", grace=500), pod("b", grace=500))
-    drain = simulated.drain(terms(900), 2)
-    simulated.pods.clear()
-    drain = simulated.drain(terms(900), 2, drain)
-    assert drain.drained
-
-
 def test_a_drain_is_restored_from_its_json() -> None:
     drain = node(pod("a"), pod("b"), blocked=("b",)).drain(terms(60), 9)
     adapter = TypeAdapter(Drain)
@@ -272,53 +241,6 @@ def test_a_drain_after_its_deadline_still_requests_every_pod_once() -> None:
     ]
     assert drain.over
     assert not drain.drained
-
-
-pods = st.lists(
-    st.builds(
-        pod,
-        name=st.uuids().map(str),
-        grace=st.integers(0, 400),
-        workload=st.sampled_from(["web", "db", "job"]),
-        mirror=st.booleans(),
-        claims=st.sampled_from([(), ("shop/data",)]),
-        priority_class=st.sampled_from(["", "system-node-critical"]),
-    ),
-    max_size=12,
-)
-
-
-@settings(max_examples=100)
-@given(
-    pods=pods,
-    blocked=st.integers(0, 2**12 - 1),
-    seconds=st.integers(1, 180),
-    on_blocked=st.sampled_from(OnBlocked),
-)
-def test_every_drain_respects_deadlines_graces_and_budgets(
-    pods: list[Pod], blocked: int, seconds: int, on_blocked: OnBlocked
-) -> None:
-    names = tuple(p.name for number, p in enumerate(pods) if blocked >> number & 1)
-    simulated = node(*pods, blocked=names)
-    rules = terms(seconds, on_blocked)
-    drain = simulated.drain(rules, 2 * seconds + 10)
-    assert drain.over
-    assert rules.deadline is not None
-    assert simulated.at <= rules.deadline + timedelta(seconds=1)
-    for at, ask in simulated.asked:
-        latest = latest_moment(ask.pod, rules)
-        assert latest is not None
-        assert not ask.pod.mirror
-        if ask.method is RemovalMethod.DELETE:
-            assert on_blocked is OnBlocked.DELETE
-            assert ask.pod.name in names
-            assert at >= latest
-        grace = ask.pod.grace if ask.grace is None else ask.grace
-        assert grace <= ask.pod.grace
-        assert at + timedelta(seconds=grace) <= rules.deadline + timedelta(seconds=1)
-    for p in pods:
-        if p.name not in names and not p.mirror:
-            assert drain.pods[p.uid].stage is Stage.GONE
 
 
 def test_a_pod_that_returns_before_the_eviction_is_answered_counts_as_returned() -> None:

@@ -166,7 +166,7 @@ def test_a_hook_whose_settings_cannot_be_read_is_answered() -> None:
     assert blind.actions.ended == [HOOK.name]
 
 
-@pytest.mark.parametrize("timeout", [30, 45, 300, 1728, 3600, 7200])
+@pytest.mark.parametrize("timeout", [30, 1728, 7200])
 def test_heartbeats_keep_the_hook_open_while_a_budget_blocks_the_drain_for_48_hours(
     timeout: int,
 ) -> None:

@@ -21,18 +21,6 @@ IN_AN_HOUR = NOTICED + timedelta(hours=1)
 UNSUPPORTED = {"launch_unsupported": "mixes On-Demand and Spot Instances"}
 
 
-def test_a_group_that_does_not_support_launch_instances_replaces_a_detached_instance() -> None:
-    fakes = rebalanced(hooks=(), overrides=UNSUPPORTED)
-    outcome = retire(fakes)
-    assert fakes.actions.order_of("detach", "evict") == ["detach", "evict"]
-    assert (
-        "group ng, which mixes On-Demand and Spot Instances" in outcome.replacement_reason.message
-    )
-    assert f"Successor {SUCCESSOR} is Ready" in outcome.replacement_reason.message
-    assert fakes.actions.ended == ["terminated"]
-    assert fakes.record.ended_at is not None, "reconcile does not start it again at once"
-
-
 def test_heartbeats_keep_a_hook_open_while_the_retirement_waits_for_a_successor() -> None:
     fakes = rebalanced(overrides=UNSUPPORTED, notifies_hooks=True, timeout=60, starts_in=200)
     outcome = retire(fakes)

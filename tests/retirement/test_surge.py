@@ -11,10 +11,17 @@ from leeway.execution.attempt import Phase
 from leeway.notices import NoticeKind
 from leeway.policy.rules import ClusterPolicy, Replacement
 from leeway.ports.kubernetes_objects import Controller
-from leeway.ports.workloads import Workload
+from leeway.ports.workloads import BudgetHealth, Replica, Replicas, Workload
 from leeway.reconciliation.left_surges import ABANDONED_AFTER, left_surges
 from leeway.retirement.context import Attempt
-from leeway.retirement.decide_surge import SURGE, Surge, SurgeStage
+from leeway.retirement.decide_surge import (
+    SURGE,
+    Surge,
+    SurgeAction,
+    SurgeDecision,
+    SurgeStage,
+    decide_begin,
+)
 from leeway.retirement.drain import PASS_TIMEOUT
 from leeway.retirement.record import RETIREMENT, ReturnTerms
 from leeway.retirement.retire_node import retire_node
@@ -23,7 +30,7 @@ from leeway.retirement.surge import STEPS_TIMEOUT, SurgePorts
 from tests.fakes.pools import of_pool
 from tests.fakes.retirement import ATTEMPT_ID, RetirementFakes, retire, retirement_fakes
 from tests.fakes.workloads import BudgetedCluster, FakeWorkloads, pod_of
-from tests.retirement.retirements import FACTS
+from tests.retirement.retirements import FACTS, NOTICED
 from tests.retirement.test_crashes import Crashing, CrashPlan, Steps
 
 WEB = Workload("Deployment", "shop", "web", "w-1", "1", 1, sizers=frozenset({"kubectl"}))
@@ -137,12 +144,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"autoscalers": ("HorizontalPodAutoscaler web",)},
         "HorizontalPodAutoscaler web sets its size",
     ),
-    "an operator": ({"workload": replace(WEB, controller="Prometheus k8s")}, "Prometheus k8s"),
-    "headroom": ({"workload": replace(WEB, sizers=frozenset({"leeway"}))}, "keep_headroom"),
-    "a volume": ({"workload": replace(WEB, claims=True)}, "which the old pod holds"),
-    "new volumes": ({"workload": replace(STATEFUL, claims=True)}, "new, empty volume"),
-    "names": ({"workload": STATEFUL, "shared": False}, "by its name"),
-    "a rollout": ({"workload": replace(WEB, settled=False)}, "rollout is not complete"),
     "a quota or a policy": ({"refuses": "403: denied request: no surge"}, "denied request"),
     "no right": (
         {"lacks_right": True},
@@ -163,6 +164,30 @@ def test_a_workload_that_gets_no_pod_says_why_and_is_drained_as_before(case: str
     assert why in pod.reason.message
     assert pod.reason.message.count(why) == 1
     assert fakes.steps.operations < 500
+
+
+NEVER: list[tuple[Workload, str]] = [
+    (replace(WEB, controller="Prometheus k8s"), "Prometheus k8s"),
+    (replace(WEB, sizers=frozenset({"leeway"})), "keep_headroom"),
+    (replace(WEB, claims=True), "which the old pod holds"),
+    (replace(STATEFUL, claims=True), "new, empty volume"),
+    (STATEFUL, "by its name"),
+]
+
+
+def test_a_workload_that_one_more_pod_does_not_help_gets_none() -> None:
+    def decided(workload: Workload, shared: bool = True) -> SurgeDecision:
+        pods = (Replica("web-0", "uid-web-0", "node-1", NOTICED, serves=True),)
+        return decide_begin(workload, (), Replicas(pods, shared), BudgetHealth(0, 1, 1))
+
+    assert decided(WEB).action is SurgeAction.SCALE_UP
+    for workload, why in NEVER:
+        decision = decided(workload, shared=False)
+        assert decision.action is SurgeAction.LEAVE, why
+        assert why in decision.reason.message
+    rolls = decided(replace(WEB, settled=False))
+    assert rolls.action is SurgeAction.WAIT
+    assert "rollout is not complete" in rolls.reason.message
 
 
 def test_a_namespace_that_asked_for_nothing_is_asked_once_and_not_blamed() -> None:

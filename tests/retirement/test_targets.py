@@ -22,7 +22,6 @@ ARN = "arn:test:elasticloadbalancing:us-east-1:1:targetgroup/web/0123"
 HEALTHY, DRAINING, UNUSED = (
     Target(ARN, 30080, state) for state in ("healthy", "draining", "unused")
 )
-LATER = NOTICED + timedelta(days=1)
 
 
 @pytest.mark.parametrize(

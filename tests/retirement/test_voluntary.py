@@ -55,18 +55,6 @@ def test_a_rebalance_evicts_nothing_before_the_successor_is_ready() -> None:
     )
 
 
-def test_an_instance_of_a_group_without_a_hook_stays_in_service_until_it_is_drained() -> None:
-    fakes = rebalanced(hooks=())
-    outcome = retire(fakes)
-    assert fakes.actions.order_of("launch", "detach", "evict", "terminate and decrement") == [
-        "launch",
-        "evict",
-        "terminate and decrement",
-    ]
-    assert outcome.replacement == "launch-successor"
-    assert fakes.groups.desired == 3
-
-
 def test_a_retirement_waits_ten_minutes_for_a_successor_that_is_not_ready() -> None:
     fakes = rebalanced(starts_in=None)
     outcome = retire(fakes)
@@ -78,13 +66,6 @@ def test_a_retirement_waits_ten_minutes_for_a_successor_that_is_not_ready() -> N
     assert outcome.deadline - evicted > timedelta(minutes=29), (
         "the deadline counts from the start of the drain"
     )
-
-
-def test_a_group_at_its_maximum_replaces_as_in_an_interruption() -> None:
-    fakes = rebalanced(maximum=3)
-    outcome = retire(fakes)
-    assert fakes.actions.order_of("terminate", "evict") == ["terminate", "evict"]
-    assert "exceed the maximum" in outcome.replacement_reason.message
 
 
 def test_a_group_that_reaches_its_maximum_before_the_launch_replaces_another_way() -> None:

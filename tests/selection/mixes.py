@@ -172,7 +172,7 @@ UNAVAILABLE = (
 def reservations(draw: st.DrawFn) -> tuple[Reservation, ...]:
     """A few reservations, some of the same type and zone, some without room."""
     kinds, zones = st.sampled_from(("small", "medium", "large")), st.sampled_from(ZONES)
-    found = draw(st.lists(st.tuples(kinds, zones, st.integers(0, 3)), max_size=3))
+    found = draw(st.lists(st.tuples(kinds, zones, st.integers(0, 3)), max_size=4))
     return tuple(
         Reservation(ReservedCapacity(f"cr-{n}"), kind, zone, free)
         for n, (kind, zone, free) in enumerate(found)
@@ -189,7 +189,7 @@ def batches(draw: st.DrawFn) -> Batch:
         replace(
             pool,
             node_class=NodeClass(overlays=overlays if draw(st.booleans()) else ()),
-            reservations=reserved if draw(st.booleans()) else (),
+            reservations=() if draw(st.integers(0, 3)) == 3 else reserved,
         )
         for pool in draw(st.lists(st.sampled_from(POOLS), min_size=1, max_size=3, unique=True))
     ]

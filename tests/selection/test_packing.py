@@ -203,26 +203,6 @@ def test_a_node_that_matches_one_of_several_affinity_terms_is_used() -> None:
     assert types_of(plan_for(pods("web", 1, either))) == ["arm"]
 
 
-def test_a_spread_by_zone_distributes_pods_evenly() -> None:
-    spread = Spread(term(ZONE, app="web"), max_skew=1)
-    web = spec(1500, labels={"app": "web"}, spreads=(spread,))
-    plan = plan_for(pods("web", 6, web), ON_DEMAND)
-    counts = {
-        zone: sum(
-            len(launch.pods) for launch in plan.launches if launch.cheapest.offering.zone == zone
-        )
-        for zone in "abc"
-    }
-    assert counts == {"a": 2, "b": 2, "c": 2}
-
-
-def test_running_pods_count_in_a_spread() -> None:
-    spread = Spread(term(ZONE, app="web"), max_skew=1)
-    web = spec(1500, labels={"app": "web"}, spreads=(spread,))
-    nodes = (node("one", "a", web, cpu=1500), node("two", "b", web, cpu=1500))
-    assert zones_of(plan_for(pods("web", 1, web), nodes=nodes)) == ["c"]
-
-
 def test_pods_are_unschedulable_if_there_are_fewer_zones_than_min_domains() -> None:
     spread = Spread(term(ZONE, app="web"), max_skew=1, min_domains=4)
     web = spec(labels={"app": "web"}, spreads=(spread,))
@@ -248,19 +228,6 @@ def test_affinity_by_hostname_puts_pods_on_one_node() -> None:
     pair = spec(700, labels={"app": "pair"}, pod_affinity=(term(HOSTNAME, app="pair"),))
     (launch,) = plan_for(pods("pair", 4, pair)).launches
     assert launch.cheapest.type.name == "medium"
-
-
-def test_affinity_to_pods_that_do_not_exist_is_reported() -> None:
-    lost = spec(pod_affinity=(term(ZONE, app="db"),))
-    plan = plan_for(pods("web", 1, lost))
-    assert plan.unschedulable[0].reason.code == TOPOLOGY_UNSATISFIABLE.name
-
-
-def test_affinity_by_zone_puts_pods_into_one_zone() -> None:
-    db = spec(4000, labels={"app": "db"}, terms=(Requirements.from_labels({ZONE: "c"}),))
-    web = spec(4000, pod_affinity=(term(ZONE, app="db"),))
-    plan = plan_for([*pods("web", 2, web), *pods("db", 1, db)])
-    assert set(zones_of(plan)) == {"c"}
 
 
 def test_pods_with_the_same_host_port_use_different_nodes() -> None:

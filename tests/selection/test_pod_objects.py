@@ -215,10 +215,8 @@ def test_a_misspelled_kind_is_rejected(kind: str, meant: str) -> None:
 @pytest.mark.parametrize(
     "spec",
     [
-        {"containers": []},
         {"tolerations": ["all"]},
         {"topologySpreadConstraints": [{"maxSkew": 1}]},
-        {"containers": [{"resources": {"requests": {"cpu": "a lot"}}}]},
         {"nodeSelector": {"not a label": "x"}, "affinity": {"nodeAffinity": {REQUIRED: 3}}},
     ],
 )

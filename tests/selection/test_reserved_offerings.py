@@ -12,26 +12,12 @@ from leeway.selection.offers.reservations import Reservation, ReservedCapacity
 from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import ExistingNode, NodePool, OnDemandShare, Pod
+from leeway.selection.pods import NodePool, OnDemandShare
 from leeway.selection.requirements import Requirement, Requirements
 
-from bench.plan_checker import violations
-from tests.selection.workloads import catalog, pods, spec, surroundings, workloads
+from tests.selection.workloads import catalog, pods, spec
 
 CATALOG = catalog()
-TYPES, ZONES = ("small", "medium", "large"), ("a", "b", "c")
-
-
-@st.composite
-def reservations(draw: st.DrawFn) -> tuple[Reservation, ...]:
-    """A few reservations, some of the same type and zone, some without room."""
-    found = draw(
-        st.lists(st.tuples(st.sampled_from(TYPES), st.sampled_from(ZONES), st.integers(0, 3)))
-    )
-    return tuple(
-        Reservation(ReservedCapacity(f"cr-{n}"), kind, zone, free)
-        for n, (kind, zone, free) in enumerate(found[:4])
-    )
 
 
 def used(plan: Plan) -> Counter[str]:
@@ -46,26 +32,6 @@ def used(plan: Plan) -> Counter[str]:
 
 def only(*capacity_types: str) -> Requirements:
     return Requirements([Requirement.of(CAPACITY_TYPE, "In", capacity_types)])
-
-
-@settings(max_examples=100, deadline=None)
-@given(workloads(), surroundings(), reservations())
-def test_no_plan_uses_more_of_a_reservation_than_is_free(
-    waiting: list[Pod],
-    around: tuple[list[NodePool], list[ExistingNode]],
-    given_: tuple[Reservation, ...],
-) -> None:
-    pools, nodes = around
-    pools = [replace(one, reservations=given_) for one in pools]
-    plan = pack(waiting, Supply(pools, CATALOG), nodes)
-    assert violations(plan, waiting, pools, nodes) == []
-    free = {one.id: one.free for one in given_}
-    assert all(count <= free[name] for name, count in used(plan).items())
-    for node in plan.launches:
-        first, reservation = node.choices[0], node.cheapest.offering.reservation
-        assert first.reservation == reservation
-        assert (first.capacity_type == "reserved") == (reservation is not None)
-        assert all(one.reservation is None for one in node.choices[1:])
 
 
 @settings(max_examples=40, deadline=None)

@@ -94,7 +94,7 @@ def test_rounds_make_the_nodes_cheaper() -> None:
     assert plan.price <= 1.08 * plan.bound
 
 
-@pytest.mark.parametrize("count", [1, 10, 50, 200])
+@pytest.mark.parametrize("count", [10, 50])
 def test_the_same_pods_have_the_same_plan(count: int) -> None:
     supply = Supply([NodePool("default")], synthetic_catalog())
     first, again = (pack(diverse_pods(count), supply) for _ in range(2))

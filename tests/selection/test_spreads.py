@@ -7,7 +7,6 @@ import pytest
 from leeway.selection.labels import ARCH, CAPACITY_TYPE, ZONE
 from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.planning import pack
-from leeway.selection.packing.pod_groups import spread_unsatisfiable
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, NodePool, PodSpec, Spread, Taint, Toleration
 from leeway.selection.requirements import Requirement, Requirements
@@ -164,9 +163,3 @@ def test_a_capacity_type_without_a_node_for_the_pods_limits_the_other_one() -> N
     plan = pack(pods("web", 2, web), Supply([PLAIN], catalog()), [full])
     (miss,) = plan.unschedulable
     assert "no node for the pod exists in spot" in miss.reason.message
-
-
-def test_a_spread_on_a_label_that_no_node_has_is_reported() -> None:
-    web = spec(labels=WEB, spreads=(Spread(term("rack", **WEB), 1),))
-    (miss,) = pack(pods("web", 1, web), Supply([PLAIN], catalog())).unschedulable
-    assert miss.reason == spread_unsatisfiable("rack", "no node for the pod has this label")

@@ -205,13 +205,6 @@ FEW = NodePool("few", weight=10, limits={"nodes": 2})
 
 
 @st.composite
-def surroundings(draw: DrawFn) -> tuple[list[NodePool], list[ExistingNode]]:
-    """Pools, and nodes that run."""
-    pools = [[PLAIN], [PLAIN, TAINTED], [PLAIN, LIMITED], [FEW], [LIMITED, FEW]]
-    return draw(st.sampled_from(pools)), draw(node_sets())
-
-
-@st.composite
 def node_sets(draw: DrawFn) -> list[ExistingNode]:
     """Up to three nodes that run, with a pod or two on them. Some have no zone."""
     found = []
