@@ -71,7 +71,8 @@ def test_a_release_reverts_only_leeways_changes(
     before = lasting(raw(live, name))
     cluster.cordon(name, MARKS)
     cluster.exclude_from_load_balancers(name)
-    assert cluster.mark_out_of_service(read(cluster, name))
+    # The cordon makes a controller taint the node, which may change it after it is read.
+    assert live.until(lambda: cluster.mark_out_of_service(read(cluster, name)))
     taint = Taint("node.kubernetes.io/out-of-service", "nodeshutdown", "NoExecute")
     assert taint in read(cluster, name).taints
     assert lasting(raw(live, name)) != before
