@@ -40,6 +40,19 @@ ENFORCE = "pod-security.kubernetes.io/enforce"
 FINALIZER = "sandbox.leeway.sh/conformance"
 
 
+def test_a_rebalance_waits_for_a_ready_successor(env: Conformance) -> None:
+    # Before the interruptions: each of them makes LaunchInstances avoid a zone of the group.
+    (instance, node) = env.unused_nodes(1).popitem()
+    since = time.time()
+    env.sandbox.interrupt([instance], rebalance=True, warning=False)
+    seen = env.wait([instance], since)
+    (outcome,) = seen.outcomes(instance)
+    assert (outcome["result"], outcome["replacement"]) == ("drained", "launch-successor")
+    (successor,) = outcome["successors"]
+    (joined,) = env.since(since).of("node-joined", instance=successor["instance"])
+    assert all(e["at"] >= joined["at"] for e in seen.of("eviction", node=node))
+
+
 def test_an_interrupted_node_is_drained_before_its_instance_ends(env: Conformance) -> None:
     env.deploy("web", 10)
     (instance, node) = env.unused_nodes(1).popitem()
@@ -83,18 +96,6 @@ def test_a_budget_of_the_cluster_limits_how_many_pods_are_away(env: Conformance)
     assert most_away(env.since(0), f"Deployment/{env.namespace}/limited", since) == 1
     env.kube.delete(PodDisruptionBudget, "limited", namespace=env.namespace)
     env.delete("limited")
-
-
-def test_a_rebalance_waits_for_a_ready_successor(env: Conformance) -> None:
-    (instance, node) = env.unused_nodes(1).popitem()
-    since = time.time()
-    env.sandbox.interrupt([instance], rebalance=True, warning=False)
-    seen = env.wait([instance], since)
-    (outcome,) = seen.outcomes(instance)
-    assert (outcome["result"], outcome["replacement"]) == ("drained", "launch-successor")
-    (successor,) = outcome["successors"]
-    (joined,) = env.since(since).of("node-joined", instance=successor["instance"])
-    assert all(e["at"] >= joined["at"] for e in seen.of("eviction", node=node))
 
 
 def test_reconcile_deletes_the_node_of_an_instance_that_has_ended(
