@@ -60,8 +60,9 @@ def nodes(context: typer.Context, incomplete: str) -> list[str]:
     given: dict[str, Any] = context.params
     path = given.get("kubeconfig")
     try:
-        with closing(kubeconfig_cluster(Path(path) if path else None, given.get("context"))) as own:
-            names: Iterable[str] = own.select_nodes("")
+        cluster = kubeconfig_cluster(Path(path) if path else None, given.get("context"))
+        with closing(cluster):
+            names: Iterable[str] = cluster.select_nodes("")
     except (BadKubeconfig, ClusterRefused, ClusterUnavailable):
         return []  # a completion request prints no error
     already = given.get("nodes") or ()

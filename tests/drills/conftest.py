@@ -26,7 +26,7 @@ from tests.drills.night import PAGE, Night, consume_queue, path_of, shell_of
 from tests.drills.nodes import table_of_drills
 from tests.drills.page import wakes
 from tests.drills.shell import Shell
-from tests.end_to_end.conftest import daemonset, deployment
+from tests.end_to_end.conftest import daemonset, deployment, scaled_object
 from tests.end_to_end.environment import Entry, Environment
 from tests.end_to_end.provisioning import CLUSTER, PARAMETERS, prepare, store
 from tests.end_to_end.rights import check_calls_are_granted
@@ -101,21 +101,6 @@ def headroom(name: str, spec: dict[str, Any]) -> dict[str, Any]:
     """A Headroom."""
     metadata = {"name": name}
     return {"apiVersion": "leeway.sh/v1", "kind": "Headroom", "metadata": metadata, "spec": spec}
-
-
-def scaled_object(name: str, kind: str, target: str) -> dict[str, Any]:
-    """A ScaledObject with three replicas every other minute."""
-    cron = {"timezone": "UTC", "start": "*/2 * * * *", "end": "* * * * *", "desiredReplicas": "3"}
-    return {
-        "apiVersion": "keda.sh/v1alpha1",
-        "kind": "ScaledObject",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "scaleTargetRef": {"kind": kind, "name": target},
-            "triggers": [{"type": "cron", "metadata": cron}],
-            "advanced": {"restoreToOriginalReplicaCount": True},
-        },
-    }
 
 
 def own_images(sandbox: Sandbox) -> None:

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Generator, Iterator
+from typing import Any
 
 import pytest
 from leeway_sandbox.sandbox import Sandbox
@@ -29,6 +30,21 @@ def deployment(name: str, replicas: int, grace: int) -> Manifest:
                 "metadata": {"labels": labels},
                 "spec": {"containers": [container], "terminationGracePeriodSeconds": grace},
             },
+        },
+    }
+
+
+def scaled_object(name: str, kind: str, target: str) -> dict[str, Any]:
+    """A ScaledObject with three replicas every other minute."""
+    cron = {"timezone": "UTC", "start": "*/2 * * * *", "end": "* * * * *", "desiredReplicas": "3"}
+    return {
+        "apiVersion": "keda.sh/v1alpha1",
+        "kind": "ScaledObject",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "scaleTargetRef": {"kind": kind, "name": target},
+            "triggers": [{"type": "cron", "metadata": cron}],
+            "advanced": {"restoreToOriginalReplicaCount": True},
         },
     }
 

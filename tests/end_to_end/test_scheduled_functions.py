@@ -27,6 +27,7 @@ from lightkube.resources.apps_v1 import Deployment, ReplicaSet, StatefulSet
 from lightkube.resources.core_v1 import PodTemplate
 from lightkube.resources.rbac_authorization_v1 import RoleBinding
 
+from tests.end_to_end.conftest import scaled_object
 from tests.end_to_end.environment import PATIENCE, Environment
 from tests.end_to_end.rights import granted, used
 
@@ -51,20 +52,6 @@ HEADROOM = {
 }
 
 
-def scaled(kind: str, name: str) -> dict[str, Any]:
-    cron = {key: ALWAYS[0][key] for key in ("timezone", "start", "end")}
-    return {
-        "apiVersion": "keda.sh/v1alpha1",
-        "kind": "ScaledObject",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "scaleTargetRef": {"kind": kind, "name": name},
-            "triggers": [{"type": "cron", "metadata": {**cron, "desiredReplicas": "3"}}],
-            "advanced": {"restoreToOriginalReplicaCount": True},
-        },
-    }
-
-
 def room_like(kind: str, name: str) -> dict[str, Any]:
     like = {"podTemplateRef": {"name": name}}
     if kind != "PodTemplate":
@@ -79,9 +66,9 @@ def room_like(kind: str, name: str) -> dict[str, Any]:
 
 WRITTEN = [
     HEADROOM,
-    scaled("Deployment", "reports"),
-    scaled("StatefulSet", "ledger"),
-    scaled("StatefulSet", "nobody"),
+    scaled_object("reports", "Deployment", "reports"),
+    scaled_object("ledger", "StatefulSet", "ledger"),
+    scaled_object("nobody", "StatefulSet", "nobody"),
     room_like("PodTemplate", "worker"),
     room_like("ReplicaSet", "worker"),
     room_like("Deployment", "reports"),

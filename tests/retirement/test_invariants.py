@@ -72,7 +72,7 @@ def run(some: list[Workload], rules: Terms, fails_every: int = 0) -> tuple[Budge
     return node, node.drain(rules)
 
 
-@settings(max_examples=400)
+@settings(max_examples=100)
 @given(some=workloads, rules=terms, fails_every=st.sampled_from([0, 0, 3, 10]))
 def test_any_drain_keeps_pods_budgets_protections_deadlines_and_pauses(
     some: list[Workload], rules: Terms, fails_every: int

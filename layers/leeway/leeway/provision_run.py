@@ -439,7 +439,7 @@ class NodeProvisioning:
                 if one.keeps_offering
                 for pod in demand.moving[one.instance]
             ),
-            # As the run found them first: it has looked for the nodes of awake pools that stay.
+            # Not read again: this run has uncordoned the nodes of the pools that it found awake.
             sleeping=read.sleeping,
             launch_block=partial(self._deps.launch_block, read.cluster),
         )

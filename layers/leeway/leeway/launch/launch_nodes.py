@@ -105,7 +105,7 @@ class LaunchNodes:
             for one in all_intents(table, order.cluster)
             if one.is_answered and one not in intents
         ]
-        run = LaunchRun(self._deps, order, self._supplies, answered, dict(stopped), records)
+        run = LaunchRun(self._deps, order, self._supplies, answered, stopped, records)
         # To repeat a request may launch its instances. Those of such a pool are found by their
         # tag, after the time in which a request is repeated.
         waiting = [one for one in intents if one.pool in stopped and one.may_repeat(now)]
