@@ -167,7 +167,7 @@ def test_a_paused_scaled_object_keeps_the_size_of_its_target_or_fixes_it() -> No
     assert paused.manifest.target().paused
     assert fixed.manifest.target().fixed == 4
     bad = scaled_object({"annotations": {"autoscaling.keda.sh/paused-replicas": "x"}})
-    assert "paused-replicas: expected a whole number" in refusal(bad)
+    assert 'paused-replicas"]: expected a whole number' in refusal(bad)
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_a_headroom_gives_the_same_pause_pods_as_a_manual_deployment() -> None:
         ),
         (
             placed(affinity=kept_away(topologyKey="topology.kubernetes.io/zone")),
-            "pod.affinity: podAntiAffinity: expected topologyKey kubernetes.io/hostname",
+            "pod.affinity.podAntiAffinity: expected topologyKey kubernetes.io/hostname",
         ),
         (placed(affinity=kept_away("preferred", namespaceSelector={})), "without namespaces and"),
         (placed(affinity={"podAntiAffinity": ["x"]}), "pod.affinity: expected an affinity, as in"),

@@ -101,8 +101,11 @@ def test_an_overlay_promises_only_what_pods_may_request_besides() -> None:
 @pytest.mark.parametrize(
     ("capacity", "expected"),
     [
-        ({"smarter-devices/fuse": "500m"}, "a whole number for smarter-devices/fuse, got 500m"),
-        ({"hugepages-2Mi": "3Mi"}, "a multiple of 2097152 bytes for hugepages-2Mi, got 3Mi"),
+        (
+            {"smarter-devices/fuse": "500m"},
+            '["smarter-devices/fuse"]: expected a whole number, got 500m',
+        ),
+        ({"hugepages-2Mi": "3Mi"}, "hugepages-2Mi: expected a multiple of 2097152 bytes, got 3Mi"),
         ({"hugepages-x": "1"}, "a size of huge pages such as hugepages-2Mi, got hugepages-x"),
         ({"example.com/x": "-1"}, 'an amount that is not negative, got "-1"'),
     ],

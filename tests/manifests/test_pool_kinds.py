@@ -137,7 +137,7 @@ def test_a_schedule_that_stays_open_over_the_weekend_gets_a_warning() -> None:
 )
 def test_an_error_of_a_schedule_is_one_line_with_its_place(text: str, said: str) -> None:
     (found,) = problems(with_schedule(text))
-    assert "metadata.annotations: leeway.sh/schedule: " in found
+    assert 'pools.yaml:6: metadata.annotations["leeway.sh/schedule"]' in found
     assert said in found
     assert "\n" not in found
 
@@ -162,7 +162,7 @@ def test_a_share_in_a_pool_of_spot_gets_a_warning() -> None:
     spot = "{key: karpenter.sh/capacity-type, operator: In, values: [spot]}"
     text = with_share("25") + f"      requirements: [{spot}]\n"
     (said,) = {str(warning) for warning in read(text).warnings}
-    assert "metadata.annotations: the pool has an on-demand share" in said
+    assert 'above-base"]: the pool has an on-demand share' in said
     assert not read(with_share("0") + f"      requirements: [{spot}]\n").warnings
 
 
@@ -481,18 +481,21 @@ def test_the_data_volume_depends_on_the_family(family: str, device: str, counts:
             POOL.replace(
                 "  name: web\nspec", "  name: web\n  annotations: {leeway.sh/kubelet: x}\nspec"
             ),
-            "metadata.annotations: expected kubelet settings as JSON in leeway.sh/kubelet",
+            'metadata.annotations["leeway.sh/kubelet"]: expected kubelet settings as JSON',
         ),
         (
             with_share("101"),
-            "expected a whole number from 0 to 100 in leeway.sh/on-demand-percentage-above-base",
+            '["leeway.sh/on-demand-percentage-above-base"]: expected a whole number from 0 to 100',
         ),
         (with_share("²"), 'got "²"'),
-        (with_share("50", base="many"), "expected a number of vCPUs of at least 0 in leeway.sh/on"),
-        (with_share("50", base="-1"), 'leeway.sh/on-demand-base, such as "8", got "-1"'),
+        (
+            with_share("50", base="many"),
+            '["leeway.sh/on-demand-base"]: expected a number of vCPUs of at least 0',
+        ),
+        (with_share("50", base="-1"), 'such as "8", got "-1"'),
         (
             with_share(None, base="8"),
-            "expected leeway.sh/on-demand-percentage-above-base beside leeway.sh/on-demand-base",
+            '-base"]: expected leeway.sh/on-demand-percentage-above-base as well',
         ),
         (TEMPLATE + "  subnetSelector: {aws-ids: vpc-1}\n", "expected text that matches ^subnet-"),
     ],
@@ -545,4 +548,4 @@ def test_a_pool_says_how_its_nodes_expire() -> None:
     for known in ("graceful", "forceful"):
         assert problems(annotated % known) == []
     (problem,) = problems(annotated % "forcefull")
-    assert "expected graceful or forceful in leeway.sh/expiration, got 'forcefull'" in problem
+    assert 'annotations["leeway.sh/expiration"]: expected graceful or forceful, got' in problem

@@ -57,6 +57,19 @@ class Problem:
         return ": ".join(part for part in (place, self.field, self.message) if part)
 
 
+class Wrong(ValueError):
+    """A validator of a model raises it for a value below the model. `path` leads there."""
+
+    def __init__(self, path: Path, message: str) -> None:
+        super().__init__(message)
+        self.path = path
+
+
+def at_annotation(name: str, *inside: str | int) -> Path:
+    """Return the path of an annotation, or of a part of what it holds."""
+    return ("metadata", "annotations", name, *inside)
+
+
 @dataclass(frozen=True, slots=True)
 class Note:
     """A warning about one field."""

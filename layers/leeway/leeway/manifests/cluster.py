@@ -28,6 +28,7 @@ from leeway.manifests.base import (
     SubnetTerms,
     Tags,
     TimeWindow,
+    Wrong,
     up_to,
 )
 from leeway.notices import NoticeKind
@@ -380,7 +381,7 @@ class Cluster(Manifest):
     @model_validator(mode="after")
     def _no_namespace(self) -> Self:
         if self.metadata.namespace is not None:
-            raise ValueError("metadata.namespace: a Cluster has no namespace")
+            raise Wrong(("metadata", "namespace"), "a Cluster has no namespace")
         return self
 
 

@@ -36,6 +36,7 @@ from leeway.manifests.base import (
     Note,
     Strict,
     TimeWindow,
+    Wrong,
 )
 from leeway.manifests.configuration import Configuration
 from leeway.manifests.scaled_object import ScaledObject
@@ -59,9 +60,9 @@ def _affinity_within_a_node(affinity: dict[str, Any]) -> dict[str, Any]:
     except (AttributeError, TypeError):
         raise ValueError("expected an affinity, as in a pod") from None
     if not narrow:
-        raise ValueError(
-            "podAntiAffinity: expected topologyKey kubernetes.io/hostname, without namespaces and "
-            "namespaceSelector"
+        raise Wrong(
+            ("podAntiAffinity",),
+            "expected topologyKey kubernetes.io/hostname, without namespaces and namespaceSelector",
         )
     return affinity
 
@@ -242,9 +243,10 @@ class Headroom(Manifest):
     def _of_names_that_fit(self) -> Self:
         for buffer in self.buffers():
             if len(buffer.pods.name) > MAX_NAME_LENGTH:
-                raise ValueError(
-                    f"metadata.name: expected at most {MAX_NAME_LENGTH} characters in NAME-BUFFER: "
-                    f"{buffer.pods.name} has {len(buffer.pods.name)}"
+                raise Wrong(
+                    ("metadata", "name"),
+                    f"expected at most {MAX_NAME_LENGTH} characters in NAME-BUFFER: "
+                    f"{buffer.pods.name} has {len(buffer.pods.name)}",
                 )
         return self
 
@@ -353,7 +355,7 @@ class CapacityBufferSpec(Strict):
         if (self.pod_template_ref is None) == (self.scalable_ref is None):
             raise ValueError("expected either podTemplateRef or scalableRef")
         if self.percentage is not None and self.scalable_ref is None:
-            raise ValueError("percentage: expected scalableRef as well")
+            raise Wrong(("percentage",), "expected scalableRef as well")
         if self.percentage is not None and self.replicas is not None:
             # One version of the API's documentation takes the larger of both, another the smaller.
             raise ValueError("expected either replicas or percentage, not both")
@@ -383,8 +385,9 @@ class CapacityBuffer(Manifest):
         excess = len(template_deployment_name(self.template_buffer())) - MAX_NAME_LENGTH
         if excess > 0:
             most = len(self.metadata.name) - excess
-            raise ValueError(
-                f"metadata.name: expected at most {most} characters, got {len(self.metadata.name)}"
+            raise Wrong(
+                ("metadata", "name"),
+                f"expected at most {most} characters, got {len(self.metadata.name)}",
             )
         return self
 

@@ -27,6 +27,7 @@ from leeway.manifests.base import (
     Strict,
     SubnetTerms,
     Tags,
+    Wrong,
     near_miss,
 )
 from leeway.selection.offers.allocatable import AmiFamily, Kubelet
@@ -94,8 +95,8 @@ class KubeletSettings(Strict):
     def _thresholds_match(self) -> Self:
         high, low = self.image_gc_high_threshold_percent, self.image_gc_low_threshold_percent
         if high is not None and low is not None and high <= low:
-            raise ValueError(
-                "imageGCHighThresholdPercent: expected more than imageGCLowThresholdPercent"
+            raise Wrong(
+                ("imageGCHighThresholdPercent",), "expected more than imageGCLowThresholdPercent"
             )
         alone = sorted(self.eviction_soft.keys() ^ self.eviction_soft_grace_period.keys())
         if alone:
@@ -207,14 +208,14 @@ class KubeletConfiguration(KubeletSettings):
     def _passes_on_what_a_kubelet_can_read(self) -> Self:
         for name, value in (self.model_extra or {}).items():
             if name == "registerWithTaints":
-                raise ValueError(f"{name}: expected taints in the NodePool, in spec.template.spec")
+                raise Wrong((name,), "expected taints in the NodePool, in spec.template.spec")
             if name not in PASSED:
                 continue  # a newer kubelet may have the field: a note says that Leeway does not
             kind, words = PASSED[name]
             try:
                 TypeAdapter(kind | None).validate_python(value, strict=True)
             except ValidationError:
-                raise ValueError(f"{name}: expected {words}, got {shown(value)}") from None
+                raise Wrong((name,), f"expected {words}, got {shown(value)}") from None
         return self
 
 
@@ -459,12 +460,13 @@ class EC2NodeClassSpec(NodeClassFields):
         if self.role is not None and self.instance_profile is not None:
             raise ValueError("expected either role or instanceProfile")
         if sum(device.root_volume for device in self.block_device_mappings) > 1:
-            raise ValueError("blockDeviceMappings: expected at most one rootVolume")
+            raise Wrong(("blockDeviceMappings",), "expected at most one rootVolume")
         by_alias = self.alias_family
         if by_alias and len(self.ami_selector_terms) > 1:
-            raise ValueError("amiSelectorTerms: expected no other term besides the alias")
+            raise Wrong(("amiSelectorTerms",), "expected no other term besides the alias")
         if by_alias and self.ami_family not in {None, by_alias, AmiFamily.CUSTOM}:
-            raise ValueError(f"amiFamily: expected {by_alias} (the family of the alias) or Custom")
+            said = f"expected {by_alias} (the family of the alias) or Custom"
+            raise Wrong(("amiFamily",), said)
         return self
 
     @property

@@ -15,6 +15,7 @@ from leeway.manifests.base import (
     Manifest,
     Note,
     Strict,
+    Wrong,
     check_pool_label,
 )
 from leeway.reasons import Reason, ReasonCode
@@ -107,7 +108,7 @@ class NodeOverlaySpec(Strict):
             unit = parse(name.removeprefix(HUGE_PAGES)) if name.startswith(HUGE_PAGES) else 1
             if (parse(text) / Fraction(unit)).denominator != 1:
                 what = f"a multiple of {unit} bytes" if unit != 1 else "a whole number"
-                raise ValueError(f"capacity: expected {what} for {name}, got {text}")
+                raise Wrong(("capacity", name), f"expected {what}, got {text}")
         return self
 
 

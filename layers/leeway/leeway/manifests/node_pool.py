@@ -34,8 +34,9 @@ from leeway.manifests.base import (
     Note,
     Strict,
     TimeWindow,
+    Wrong,
+    at_annotation,
     check_pool_label,
-    rendered,
     unknown_words,
 )
 from leeway.manifests.cluster import Cluster
@@ -175,7 +176,7 @@ class TemplateMetadata(Strict):
     @model_validator(mode="after")
     def _has_shared_tenancy(self) -> Self:
         if self.labels.get(TENANCY, SHARED) != SHARED:
-            raise ValueError(f"labels: {TENANCY}: {_ONLY_SHARED}")
+            raise Wrong(("labels", TENANCY), _ONLY_SHARED)
         return self
 
 
@@ -283,9 +284,9 @@ class NodePoolSpec(Strict):
         if self.replicas is None:
             return self
         if self.weight is not None:
-            raise ValueError("weight: expected none beside replicas: no pod chooses the pool")
+            raise Wrong(("weight",), "expected none beside replicas: no pod chooses the pool")
         if others := sorted(self.limits.keys() - {"nodes"}):
-            raise ValueError(f"limits: expected only nodes beside replicas, got {others[0]}")
+            raise Wrong(("limits", others[0]), "expected only nodes beside replicas")
         return self
 
 
@@ -317,27 +318,24 @@ class NodePool(Manifest):
         try:
             self.kubelet()
         except ValidationError:
-            raise ValueError(
-                f"metadata.annotations: expected kubelet settings as JSON in {KUBELET}"
-            ) from None
+            raise Wrong(at_annotation(KUBELET), "expected kubelet settings as JSON") from None
         return self
 
     @model_validator(mode="after")
     def _expiration_is_known(self) -> Self:
         written = self.metadata.annotations.get(EXPIRATION, FORCEFUL)
         if written not in {FORCEFUL, "graceful"}:
-            raise ValueError(
-                f"metadata.annotations: expected graceful or {FORCEFUL} in {EXPIRATION}, got "
-                f"{written[:50]!r}"
-            )
+            said = f"expected graceful or {FORCEFUL}, got {written[:50]!r}"
+            raise Wrong(at_annotation(EXPIRATION), said)
         return self
 
     @model_validator(mode="after")
     def _share_can_be_read(self) -> Self:
         if self.on_demand() is not None and self.spec.replicas is not None:
-            raise ValueError(
-                f"metadata.annotations: expected no {ON_DEMAND_PERCENTAGE} beside spec.replicas: "
-                "a static pool has no on-demand share; write two pools"
+            raise Wrong(
+                at_annotation(ON_DEMAND_PERCENTAGE),
+                "expected none beside spec.replicas: a static pool has no on-demand share; write "
+                "two pools",
             )
         return self
 
@@ -347,17 +345,14 @@ class NodePool(Manifest):
             windows = self.windows()
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            what = first["msg"].removeprefix("Value error, ")
-            place = rendered(first["loc"])
-            said = f"{place}: {what}" if place else what
-            raise ValueError(f"metadata.annotations: {SCHEDULE}: {said}") from None
-        except ValueError as error:
-            raise ValueError(f"metadata.annotations: {SCHEDULE}: {error}") from None
+            said = first["msg"].removeprefix("Value error, ")
+            raise Wrong(at_annotation(SCHEDULE, *first["loc"]), said) from None
         for number, window in enumerate(windows):
             if window.never_closes():
-                raise ValueError(
-                    f"metadata.annotations: {SCHEDULE}: [{number}]: expected a window that closes: "
-                    "each of its starts is one of its ends, too, so it opens again at once"
+                raise Wrong(
+                    at_annotation(SCHEDULE, number),
+                    "expected a window that closes: each of its starts is one of its ends, too, so "
+                    "it opens again at once",
                 )
         return self
 
@@ -375,9 +370,10 @@ class NodePool(Manifest):
         except (ValueError, RecursionError):
             parsed = None
         if not (isinstance(parsed, list) and 0 < len(parsed) <= MOST_WINDOWS):
-            raise ValueError(
+            raise Wrong(
+                at_annotation(SCHEDULE),
                 f"expected a JSON list of 1 to {MOST_WINDOWS} windows, such as "
-                '[{"timezone": "Europe/Berlin", "start": "30 7 * * 1-5", "end": "0 19 * * 1-5"}]'
+                '[{"timezone": "Europe/Berlin", "start": "30 7 * * 1-5", "end": "0 19 * * 1-5"}]',
             )
         found = _windows().validate_python(tuple(parsed))
         return tuple(one.window() for one in found)
@@ -393,15 +389,11 @@ class NodePool(Manifest):
         if percentage is None:
             if base is None:
                 return None
-            raise ValueError(
-                f"metadata.annotations: expected {ON_DEMAND_PERCENTAGE} beside {ON_DEMAND_BASE}, "
-                'for example "0"'
-            )
+            said = f'expected {ON_DEMAND_PERCENTAGE} as well, for example "0"'
+            raise Wrong(at_annotation(ON_DEMAND_BASE), said)
         if not re.fullmatch("100|[0-9]{1,2}", percentage):
-            raise ValueError(
-                "metadata.annotations: expected a whole number from 0 to 100 in "
-                f'{ON_DEMAND_PERCENTAGE}, got "{percentage[:80]}"'
-            )
+            said = f'expected a whole number from 0 to 100, got "{percentage[:80]}"'
+            raise Wrong(at_annotation(ON_DEMAND_PERCENTAGE), said)
         return OnDemandShare(_base(base or "0"), int(percentage))
 
     def kubelet(self) -> KubeletSettings | None:
@@ -454,14 +446,14 @@ class NodePool(Manifest):
         """Warn about windows with several starts or ends in a row, and about windows of one time
         zone that overlap: the pool is awake in both, and a typing error in one of them may keep it
         awake."""
-        place, windows = ("metadata", "annotations", SCHEDULE), self.windows()
+        windows = self.windows()
         for number, window in enumerate(windows):
             if trap := window.trap():
-                yield Note((*place, number), trap)
+                yield Note(at_annotation(SCHEDULE, number), trap)
         for (first, one), (second, other) in combinations(enumerate(windows), 2):
             if one.timezone == other.timezone and _overlap(one, other):
                 said = f"windows [{first}] and [{second}] overlap: the pool is awake in both"
-                yield Note(place, said)
+                yield Note(at_annotation(SCHEDULE), said)
 
     def _notes_on_replicas(self) -> Iterator[Note]:
         replicas, limit = self.spec.replicas, self.spec.limits.get("nodes")
@@ -483,7 +475,7 @@ class NodePool(Manifest):
         lasting = types.has(ON_DEMAND) or types.has(RESERVED)
         if not lasting and self.on_demand() not in {None, OnDemandShare()}:
             said = "the pool has an on-demand share, and its requirements allow only Spot"
-            yield Note(("metadata", "annotations"), said)
+            yield Note(at_annotation(ON_DEMAND_PERCENTAGE), said)
 
 
 @cache
@@ -511,10 +503,8 @@ def _base(text: str) -> int:
     except ValueError:
         millicores = -1
     if millicores < 0:
-        raise ValueError(
-            "metadata.annotations: expected a number of vCPUs of at least 0 in "
-            f'{ON_DEMAND_BASE}, such as "8", got "{text[:80]}"'
-        )
+        said = f'expected a number of vCPUs of at least 0, such as "8", got "{text[:80]}"'
+        raise Wrong(at_annotation(ON_DEMAND_BASE), said)
     return millicores
 
 

@@ -18,6 +18,7 @@ from leeway.manifests.base import (
     Manifest,
     Path,
     Problem,
+    Wrong,
     listed,
     near_miss,
     too_large,
@@ -380,7 +381,8 @@ def _explained(error: Any, document: Any, model: type[BaseModel]) -> tuple[Path,
         case "literal_error" | "enum":
             return path, f"expected {error['ctx']['expected']}{given}"
         case "value_error" | "assertion_error":
-            said = str(error["ctx"]["error"])
+            cause = error["ctx"]["error"]
+            path, said = path + (cause.path if isinstance(cause, Wrong) else ()), str(cause)
             told = ", got " in said or isinstance(error["input"], (dict, list))
             return path, said if told else f"{said}{given}"
         case "string_pattern_mismatch":

@@ -6,7 +6,16 @@ from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from leeway.headroom.plan import ScaledTarget, ScaleTarget
 from leeway.headroom.windows import Schedule
-from leeway.manifests.base import Manifest, Name, NotActedOn, Note, Strict, TimeWindow
+from leeway.manifests.base import (
+    Manifest,
+    Name,
+    NotActedOn,
+    Note,
+    Strict,
+    TimeWindow,
+    Wrong,
+    at_annotation,
+)
 
 PAUSED = "autoscaling.keda.sh/paused"
 PAUSED_REPLICAS = "autoscaling.keda.sh/paused-replicas"
@@ -192,5 +201,6 @@ class ScaledObject(Manifest):
     def _paused_at_a_number(self) -> Self:
         given = self.metadata.annotations.get(PAUSED_REPLICAS)
         if given is not None and not (given.isascii() and given.isdecimal()):
-            raise ValueError(f"{PAUSED_REPLICAS}: expected a whole number, got {given!r}")
+            said = f"expected a whole number, got {given!r}"
+            raise Wrong(at_annotation(PAUSED_REPLICAS), said)
         return self
