@@ -52,7 +52,6 @@ def test_an_answer_to_an_eviction_after_the_pods_deletion_changes_nothing() -> N
 
     def delete(pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
         cluster.there = {going.uid: going}
-        threading.Timer(0.2, answered.set).start()
         return GRANTED
 
     seen: list[Stage] = []
@@ -62,6 +61,8 @@ def test_an_answer_to_an_eviction_after_the_pods_deletion_changes_nothing() -> N
 
     def watch(so_far: Drain) -> None:
         seen.extend(p.stage for p in so_far.pods.values())
+        if Stage.TERMINATING in seen:
+            answered.set()
 
     DrainExecutor(cluster, SystemClock(), watch).run(
         "node-1", Drain(), terms, now + timedelta(minutes=1)

@@ -167,3 +167,15 @@ def test_without_a_deadline_a_pod_that_came_back_is_left() -> None:
     drain = Drain(True, pods={"u-1": back})
     assert give_up(drain, [WEB], Terms(), NOW).pods["u-1"].stage is Stage.LEFT
     assert give_up(drain, [WEB], IN_TIME, NOW).pods["u-1"].stage is Stage.RETURNED
+
+
+@pytest.mark.parametrize("terms", [IN_TIME, Terms(on_blocked=OnBlocked.FAIL)])
+@pytest.mark.parametrize("meaning", [Meaning.BLOCKED, Meaning.NOT_EVICTABLE])
+def test_a_refusal_that_comes_after_the_deletion_of_the_pod_changes_nothing(
+    terms: Terms, meaning: Meaning
+) -> None:
+    """The list shows the deletion before the API server answers the eviction that hung."""
+    drain = observe(Drain(), [WEB], terms, NOW)
+    drain = observe(drain, [replace(WEB, deletion=NOW + 30 * SECOND)], terms, NOW)
+    ask = PodRequest(WEB, RemovalMethod.EVICT, None, POD_EVICTED())
+    assert record_answer(drain, ask, Answer(meaning, REFUSED), terms, NOW) == drain

@@ -402,6 +402,8 @@ def record_answer(
             changed = ended(tried, terms, now, answer.reason)
         case Meaning.TERMINATING if request.pod.deletion is not None:
             changed = replace(tried, stage=Stage.TERMINATING, reason=answer.reason)
+        case Meaning.BLOCKED | Meaning.NOT_EVICTABLE if known.stage is Stage.TERMINATING:
+            return drain  # the pod was deleted while the eviction hung
         case Meaning.NOT_EVICTABLE if terms.deadline is None and terms.on_blocked is OnBlocked.FAIL:
             # As `kubectl drain` does: no retry can succeed while there are two budgets.
             changed = replace(tried, stage=Stage.FAILED, reason=answer.reason)
