@@ -417,6 +417,7 @@ class Search:
 WORKLOADS: dict[str, Callable[[int, int], list[Pod]]] = {
     "unconstrained": generic_pods,
     "10 Deployments": lambda count, seed: equal_pods(10, seed)(count),
+    "20 Deployments": lambda count, seed: equal_pods(20, seed)(count),
     "20 spread Deployments": lambda count, seed: spread_pods(count, seed=seed),
 }
 
