@@ -7,6 +7,7 @@ new node with the most value for its price. The cheaper result stays.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import ge
 
 import numpy as np
 
@@ -303,12 +304,14 @@ class Inserter:
             if limit < math.inf and nodes.price * total > limit * placed:
                 return None
             tried: list[tuple[float, float, list[tuple[int, int]]]] = []
+            best = int(gains.argmax())
             while len(tried) < TRIES:
-                at = int(gains.argmax())
+                at = best
                 places, value = filling.node(at)
                 gains[at] = value * rated[at]  # fewer pods are left than at its last estimate
                 tried.append((gains[at], value, places))
-                if gains[at] >= NEAR_BEST * gains.max():
+                best = int(gains.argmax())
+                if gains[at] >= NEAR_BEST * gains[best]:
                     break
             _, value, places = max(tried, key=lambda each: each[0])
             if not places:
@@ -342,6 +345,8 @@ class _Filling:
         self._sizes = np.ascontiguousarray(inserter._sizes[order].T)
         self._divisors = np.maximum(self._sizes, 1e-12)
         self._requests: list[list[float]] = self._sizes.T.tolist()
+        self._least = self._sizes.T - 1e-6
+        self._least_of_each: list[list[float]] = self._least.tolist()
         self._capacity = inserter._capacity
         self._matches = np.ascontiguousarray(inserter._matches[order].T)
         self._caps = np.ascontiguousarray(inserter._caps[order].T)
@@ -360,16 +365,19 @@ class _Filling:
         counted = np.zeros((len(self._matches), free.shape[1]))
         limits = np.full(counted.shape, np.inf)
         values = np.zeros(free.shape[1])
-        for at, involved in enumerate(self._involved):
-            room = np.floor((free + 1e-6) / self._divisors[:, at, None]).min(axis=0)
-            room = np.minimum(room, self.left[at] * self._fits[at])
-            for k in involved:
-                most = np.minimum(limits[k], self._caps[k, at])
-                room = self._countable(room, counted[k], most, self._matches[k, at])
+        for at, counters in enumerate(self._counters):
+            if self.left[at] == 1:
+                holding = (free >= self._least[at][:, None]).all(axis=0)
+                room = (holding & self._fits[at]).astype(float)
+            else:
+                room = np.floor((free + 1e-6) / self._divisors[:, at, None]).min(axis=0)
+                room = np.minimum(room, self.left[at] * self._fits[at])
+            for k, adds, most in counters:
+                room = self._countable(room, counted[k], np.minimum(limits[k], most), adds)
             free -= room * self._sizes[:, at, None]
-            for k in involved:
-                limits[k] = np.where(room > 0, np.minimum(limits[k], self._caps[k, at]), limits[k])
-                counted[k] += room * self._matches[k, at]
+            for k, adds, most in counters:
+                limits[k] = np.where(room > 0, np.minimum(limits[k], most), limits[k])
+                counted[k] += room * adds
             values += room * self._worth[at]
         return values
 
@@ -427,9 +435,13 @@ class _Filling:
         for at, left in enumerate(self.left.tolist()):
             if not left or not self._fitting[at] >> offering & 1:
                 continue
-            room, requests, counters = left, self._requests[at], self._counters[at]
-            for there, requested in zip(free, requests, strict=True):
-                room = min(room, (there + 1e-6) // max(requested, 1e-12))
+            requests = self._requests[at]
+            if not all(map(ge, free, self._least_of_each[at])):
+                continue
+            room, counters = left, self._counters[at]
+            if left > 1:
+                for there, requested in zip(free, requests, strict=True):
+                    room = min(room, (there + 1e-6) // max(requested, 1e-12))
             for k, adds, most in counters:
                 most = min(limits.get(k, math.inf), most)
                 if counted.get(k, 0) + adds > most:

@@ -125,11 +125,13 @@ class Problem:
 
 def _dominated(held: Floats) -> Bools:
     """Whether an earlier row is at least as large in every column."""
-    count = len(held)
+    # The first of the largest rows, if there is one, dominates all later ones.
+    largest = (held >= held.max(axis=0)).all(axis=1)
+    count = int(largest.argmax()) + 1 if largest.any() else len(held)
     beats = np.triu(np.ones((count, count), dtype=bool), 1)
-    for amounts in held.T:
+    for amounts in held[:count].T:
         beats &= amounts[:, None] >= amounts
-    found: Bools = beats.any(axis=0)
+    found: Bools = np.append(beats.any(axis=0), np.ones(len(held) - count, dtype=bool))
     return found
 
 
