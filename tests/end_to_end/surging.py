@@ -15,6 +15,8 @@ from lightkube.models.discovery_v1 import Endpoint
 from lightkube.resources.core_v1 import Pod
 from lightkube.resources.discovery_v1 import EndpointSlice
 
+from tests.end_to_end.environment import until
+
 EVERY = 0.1
 """Seconds between two requests."""
 
@@ -32,7 +34,9 @@ class ServiceClient:
 
     @contextmanager
     def calling(self) -> Iterator["ServiceClient"]:
-        """Call the Service while the block runs."""
+        """Call the Service while the block runs, from its first ready address on: a controller
+        adds it some time after the pod is Ready."""
+        until(lambda: any(self._ready()))
         thread = threading.Thread(target=self._run)
         thread.start()
         try:
@@ -51,7 +55,7 @@ class ServiceClient:
         """Send one request; return whether it was answered."""
         endpoints = list(self._ready())
         if not endpoints:
-            self.failures.append("no endpoint is ready")
+            self.failures.append(f"no endpoint is ready after {len(self.answers)} answers")
             return False
         target = endpoints[len(self.answers) % len(endpoints)].targetRef
         assert target is not None

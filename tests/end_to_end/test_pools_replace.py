@@ -137,7 +137,7 @@ def test_two_interrupted_nodes_of_a_pool_get_a_successor_each(
     nodes = world.nodes("pair")
     assert len(nodes) == 2
     since = time.time()
-    seen = world.interrupt(list(nodes), late=60)
+    seen = world.interrupt(list(nodes), late=20)
     world.moved("pair", 4, nodes.values())
     bought = launched(world.since(since), "pair")
     assert len(bought) == 2
@@ -175,7 +175,7 @@ def test_without_capacity_anywhere_the_drain_goes_on_and_tells_why(
     ((instance, node),) = world.nodes("scarce").items()
     name, since = node, time.time()
     world.sandbox.faults("aws", [{"service": "ec2", "action": "Launch", **NO_CAPACITY}])
-    seen = world.interrupt([instance], late=60)
+    seen = world.interrupt([instance], late=20)
     (outcome,) = seen.outcomes(instance)
     assert (outcome["result"], outcome["successors"]) == ("drained", [])
     assert not seen.died([name])
