@@ -133,8 +133,6 @@ def test_a_client_sees_no_failed_request_while_the_only_pod_moves(
     instance, node = deploy(surging, name, budget)
     caller = ServiceClient(surging.kube, surging.namespace, name)
     with addresses(surging):
-        until(caller.request)
-        caller.failures.clear()
         since = time.time()
         with caller.calling():
             surging.sandbox.interrupt([instance], rebalance=True, warning=False)
