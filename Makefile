@@ -22,24 +22,20 @@ setup: .venv/.ready ## create .venv with all dependencies and .venv/bin/leeway
 demo: setup ## send a storm of Spot interruptions to a sandbox and report the result
 	$(BIN)/leeway demo
 
-# Four test files of each of two sessions run concurrently, because many of them wait, the longest
-# ones first; WORKERS=0: one. End-to-end tests wait for a third of their time: their session runs
-# beside the other one, and its output comes after. Storms of fifty run last and alone: beside others
-# they wait for processors.
-WORKERS ?= 4
+# Six test files run concurrently, because many of them wait, the longest ones first; WORKERS=0: one.
+# End-to-end tests have a session of their own, and storms of fifty another one: beside others they
+# wait for processors.
+WORKERS ?= 6
 BY_FILE := --dist loadfile --no-loadscope-reorder
 ALONE := tests/end_to_end/test_storms_with_faults.py
 
 test: setup ## run the tests (sam-test runs those of SAM)
 # One process rewrites the assertions of the modules; otherwise each worker would do it at its start.
 	@env -u LEEWAY_TALLY $(BIN)/python -m pytest --collect-only -q >/dev/null || true
-# Each session has temporary files of its own: two that remove old ones at the same time fail.
-	@own=$$(mktemp -d) failed=0 deployed=; trap 'kill $$deployed 2>/dev/null || true; rm -rf $$own' EXIT; \
-	mkdir $$own/{deployed,others}; \
-	PYTEST_DEBUG_TEMPROOT=$$own/deployed $(BIN)/python -m pytest -n $(WORKERS) $(BY_FILE) $(ALONE:%=--ignore=%) \
-		tests/end_to_end >$$own/log 2>&1 & deployed=$$!; export PYTEST_DEBUG_TEMPROOT=$$own/others; \
+# Each run has temporary files of its own: two that remove old ones at the same time fail.
+	@own=$$(mktemp -d) failed=0; trap 'rm -rf $$own' EXIT; export PYTEST_DEBUG_TEMPROOT=$$own; \
 	$(BIN)/python -m pytest -n $(WORKERS) $(BY_FILE) --ignore=tests/end_to_end || failed=1; \
-	wait $$deployed || failed=1; deployed=; cat $$own/log; \
+	$(BIN)/python -m pytest -n $(WORKERS) $(BY_FILE) $(ALONE:%=--ignore=%) tests/end_to_end || failed=1; \
 	$(BIN)/python -m pytest $(ALONE) || failed=1; \
 	exit $$failed
 
