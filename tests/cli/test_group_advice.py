@@ -227,7 +227,7 @@ def test_the_interruptions_that_were_counted_are_shown(
         table_in(account).put(COST, hour)
     assert main.run(["select", "--for-group", "counted", "--sandbox"]) == 0
     said = capsys.readouterr().err
-    assert "Interruptions in 30 days: 3 in 700 instance-h of 1 type -> " in said
+    assert "Interruptions in 30 days: 3 in 700 instance-h of 1 type -> " in said, said
     assert "instance-h of 2 types; 18 types of the policy did not run here." in said
 
 
