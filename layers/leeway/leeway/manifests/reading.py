@@ -382,7 +382,9 @@ def _explained(error: Any, document: Any, model: type[BaseModel]) -> tuple[Path,
             return path, f"expected {error['ctx']['expected']}{given}"
         case "value_error" | "assertion_error":
             cause = error["ctx"]["error"]
-            path, said = path + (cause.path if isinstance(cause, Wrong) else ()), str(cause)
+            said = str(cause)
+            if isinstance(cause, Wrong):
+                path += cause.path
             told = ", got " in said or isinstance(error["input"], (dict, list))
             return path, said if told else f"{said}{given}"
         case "string_pattern_mismatch":
