@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors
+from leeway_cli.errors import BadInputError, CannotBeDoneError, NotDeployedError, aws_errors
 from leeway_cli.output import Format, FormatOption, write_stderr
 from leeway_cli.places import (
     AllOption,
@@ -121,11 +121,9 @@ def counted_spot(stack: str, cluster: str, now: datetime) -> "Mapping[str, SpotP
     us-east-1a`; nothing without a deployment, and with a warning if its table cannot be read."""
     begin = now - COUNTED_FOR
     try:
-        found = find_stack(stack)
-    except CannotBeDoneError:
+        hours = list(read_hours(find_stack(stack), cluster, begin, now))
+    except NotDeployedError:
         return {}
-    try:
-        hours = list(read_hours(found, cluster, begin, now))
     except CannotBeDoneError as error:
         write_stderr(f"warning: the Spot interruptions that Leeway counted are not read: {error}")
         return {}

@@ -48,6 +48,10 @@ class AccountError(CannotBeDoneError):
     """No credentials, invalid ones, or no region: every request to AWS would fail."""
 
 
+class NotDeployedError(CannotBeDoneError):
+    """The region has no stack of Leeway of this name."""
+
+
 def unreadable(path: Path, error: OSError) -> BadInputError:
     """Return the error for a file that cannot be opened: `FILE: No such file or directory`."""
     return BadInputError(f"{path}: {error.strerror or error}.")

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors
+from leeway_cli.errors import BadInputError, CannotBeDoneError, NotDeployedError, aws_errors
 from leeway_cli.output import write_stderr
 
 if TYPE_CHECKING:
@@ -142,7 +142,8 @@ def find_stack(name: str) -> Stack:
     """Find the deployment in the environment or in the outputs of a stack.
 
     Raises:
-        CannotBeDoneError: the region has no such stack, or it is not a stack of Leeway.
+        NotDeployedError: the region has no such stack, or it is not a stack of Leeway.
+        CannotBeDoneError: AWS does not answer or refuses.
     """
     if table := os.environ.get(TABLE):
         return Stack(table, _known_names(os.environ.get(CLUSTERS)))
@@ -150,7 +151,7 @@ def find_stack(name: str) -> Stack:
     outputs = {o["OutputKey"]: o["OutputValue"] for o in described.get("Outputs", [])}
     if "TableName" not in outputs:
         status = described.get("StackStatus", "")
-        raise CannotBeDoneError(
+        raise NotDeployedError(
             f"Stack {name} ({status}) has no output TableName, so it is not a deployment of Leeway."
         )
     given = {p["ParameterKey"]: p["ParameterValue"] for p in described.get("Parameters", [])}
@@ -188,7 +189,7 @@ def _describe(name: str) -> dict[str, Any]:
             if "does not exist" in str(error):
                 if in_stack_set := stack_of_stack_set(client("cloudformation"), name):
                     return in_stack_set
-                raise CannotBeDoneError(
+                raise NotDeployedError(
                     f"Region {session().region_name} has no stack {name}. Check AWS_REGION and "
                     f"--stack, or set {TABLE}."
                 ) from error

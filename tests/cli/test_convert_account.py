@@ -3,6 +3,7 @@
 import json
 import re
 from base64 import b64encode
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +59,10 @@ def account(aws: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
 
 
 def subnets(aws: Sandbox) -> list[str]:
+    """Return the subnets of the zones us-east-1a and us-east-1b."""
     default = [{"Name": "default-for-az", "Values": ["true"]}]
     found = aws.client("ec2").describe_subnets(Filters=default)["Subnets"]
-    return sorted(one["SubnetId"] for one in found)[:2]
+    return [one["SubnetId"] for one in sorted(found, key=itemgetter("AvailabilityZone"))][:2]
 
 
 def launch_template(aws: Sandbox, name: str, **data: Any) -> None:

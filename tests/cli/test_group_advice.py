@@ -231,22 +231,32 @@ def test_the_interruptions_that_were_counted_are_shown(
     assert "instance-h of 2 types; 18 types of the policy did not run here." in said
 
 
+@pytest.mark.parametrize(
+    ("service", "action"), [("dynamodb", "Query"), ("cloudformation", "DescribeStacks")]
+)
 def test_interruptions_that_cannot_be_read_are_not_said_to_be_none(
-    account: Sandbox, capsys: pytest.CaptureFixture[str]
+    account: Sandbox,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    service: str,
+    action: str,
 ) -> None:
-    launch_template(account, "unread", InstanceType="m5.large")
+    if service == "cloudformation":
+        monkeypatch.delenv("LEEWAY_TABLE")
+    group_name = f"unread-{service}"
+    launch_template(account, group_name, InstanceType="m5.large")
     tag = {"Key": "eks:cluster-name", "Value": "prod", "PropagateAtLaunch": True}
-    template = {"LaunchTemplateName": "unread", "Version": "$Latest"}
-    create(account, "unread", LaunchTemplate=template, Tags=[tag])
-    fault = {"service": "dynamodb", "action": "Query", "error": "AccessDeniedException"}
+    template = {"LaunchTemplateName": group_name, "Version": "$Latest"}
+    create(account, group_name, LaunchTemplate=template, Tags=[tag])
+    fault = {"service": service, "action": action, "error": "AccessDeniedException"}
     account.control("PUT", "faults", {"faults": [fault | {"status": 400}]})
     try:
-        assert main.run(["select", "--for-group", "unread", "--sandbox"]) == 0
+        assert main.run(["select", "--for-group", group_name, "--sandbox"]) == 0
     finally:
         account.control("PUT", "faults", {"faults": []})
     said = capsys.readouterr().err
     assert "warning: the Spot interruptions that Leeway counted are not read: " in said
-    assert "may not call Query" in said
+    assert f"may not call {action}" in said
 
 
 def test_the_template_of_an_override_stays(

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from leeway_cli.errors import BadInputError, CannotBeDoneError, as_clause
+from leeway_cli.errors import (
+    AccountError,
+    BadInputError,
+    CannotBeDoneError,
+    NotDeployedError,
+    as_clause,
+    aws_errors,
+)
 from leeway_cli.manifests.files import read_texts
 from leeway_cli.output import write_stderr
 
@@ -108,8 +115,6 @@ def account_offers(region: str | None, stack: str) -> Offers:
     """
     from leeway.wiring.clients import session
 
-    from leeway_cli.errors import aws_errors
-
     name = region or session().region_name
     if name is None:
         raise CannotBeDoneError("No AWS region is set. Set AWS_REGION.")
@@ -130,17 +135,22 @@ def _stored_offers(region: str, stack: str) -> Offers | None:
     from leeway_cli.stack import find_stack
 
     try:
-        table = find_stack(stack).table
-        dynamodb = partial(client, "dynamodb")
-        packed = DynamoTable(dynamodb, table).get(SURVEY, region=region)
-        if packed is None:
-            return None
-        now = SystemClock().now()
-        unavailable = UnavailableOfferings(DynamoTable(dynamodb, table)).now(region, now)
-        read_at = min(read_times(packed).values(), default=None)
-        return Offers(opened(packed), frozenset(unavailable), read_at)
-    except (CannotBeDoneError, UnknownForm):
+        with aws_errors(f"the catalog of {region}"):
+            dynamodb = partial(client, "dynamodb")
+            table = DynamoTable(dynamodb, find_stack(stack).table)
+            packed = table.get(SURVEY, region=region)
+            if packed is None:
+                return None
+            unavailable = UnavailableOfferings(table).now(region, SystemClock().now())
+            read_at = min(read_times(packed).values(), default=None)
+            return Offers(opened(packed), frozenset(unavailable), read_at)
+    except (NotDeployedError, UnknownForm):
         return None  # no deployment, or another version's catalog: read it from EC2
+    except AccountError:
+        raise
+    except CannotBeDoneError as error:
+        write_stderr(f"warning: the catalog of {region} in the table is not read: {error}")
+        return None
 
 
 def _read_catalog(region: str) -> "Catalog":
@@ -152,7 +162,7 @@ def _read_catalog(region: str) -> "Catalog":
     from leeway.selection.offers.survey import Survey, compressed, opened
     from leeway.wiring.clients import background_client
 
-    write_stderr(f"The table has no catalog of {region}; reading it from EC2.")
+    write_stderr(f"Reading the catalog of {region} from EC2.")
     market = Ec2Market(partial(background_client, "ec2", region))
     prices = PricingPriceList(partial(background_client, "pricing", pricing_region(region)))
     try:
