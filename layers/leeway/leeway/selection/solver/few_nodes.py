@@ -100,9 +100,9 @@ class FewNodes:
         return len(self.nodes)
 
     @property
-    def gains(self) -> Floats:
-        """The value of each node's pods for its price: N."""
-        return np.array([node.worth / max(node.cost, 1e-12) for node in self.nodes])
+    def gains(self) -> list[float]:
+        """The value of each node's pods for its price."""
+        return [node.worth / max(node.cost, 1e-12) for node in self.nodes]
 
     @property
     def pods(self) -> list[tuple[int, ...]]:

@@ -5,8 +5,10 @@ new node with the most value for its price. The cheaper result stays.
 """
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from operator import ge
 
 import numpy as np
@@ -57,9 +59,11 @@ class Nodes:
         return float(self.costs[: self.count].sum())
 
     @property
-    def gains(self) -> Floats:
-        """The value of each node's pods for its price: N."""
-        return self.worth[: self.count] / np.maximum(self.costs[: self.count], 1e-12)
+    def gains(self) -> list[float]:
+        """The value of each node's pods for its price."""
+        costs = np.maximum(self.costs[: self.count], 1e-12)
+        found: list[float] = (self.worth[: self.count] / costs).tolist()
+        return found
 
     def of(self, rows: Sequence[int]) -> "Nodes":
         """Return copies of some nodes, with space for a few more: any row, as `new` resets it."""
@@ -110,6 +114,8 @@ class Inserter:
         self.offerings = problem.undominated
         self._sizes = problem.sizes
         self._divisors = np.maximum(problem.sizes, 1e-12)
+        self._least = problem.sizes - 1e-6
+        self._least_of_each: list[list[float]] = self._least.tolist()
         self._fits = problem.fits[:, self.offerings]
         self._allowed = problem.allowed[:, self.offerings]
         kinds: dict[bytes, int] = {}
@@ -295,7 +301,7 @@ class Inserter:
         """Put pods of each group (G) onto new nodes, each with nearly the most value for its price.
         `factors` change the ratings of offerings (O). Return all nodes; None if they will cost more
         than the `limit` (USD per hour): the first ones have the most value for their price."""
-        filling = _Filling(self, np.array(_in_order(pods, ratings), dtype=np.int64), pods)
+        filling = _Filling(self, _in_order(pods, ratings), pods)
         rated = factors / np.maximum(self._prices, 1e-12)
         gains = filling.values() * rated
         total = max(float(self.worth @ pods), 1e-12)
@@ -338,47 +344,40 @@ class Inserter:
 class _Filling:
     """Fills single nodes from the same pods. Groups are in the order in which they are put."""
 
-    def __init__(self, inserter: Inserter, order: Ints, pods: Floats) -> None:
-        self._groups = order.tolist()
+    def __init__(self, inserter: Inserter, order: Sequence[int], pods: Floats) -> None:
         self.left = pods[order]
-        self._fits = inserter._fits[order]
-        self._sizes = np.ascontiguousarray(inserter._sizes[order].T)
-        self._divisors = np.maximum(self._sizes, 1e-12)
-        self._requests: list[list[float]] = self._sizes.T.tolist()
-        self._least = self._sizes.T - 1e-6
-        self._least_of_each: list[list[float]] = self._least.tolist()
-        self._capacity = inserter._capacity
-        self._matches = np.ascontiguousarray(inserter._matches[order].T)
-        self._caps = np.ascontiguousarray(inserter._caps[order].T)
-        self._involved = [inserter._involved[group] for group in self._groups]
-        self._counters = [inserter._groups.counters[group] for group in self._groups]
-        self._fitting = [inserter._groups.fits[group] for group in self._groups]
-        self._worth = inserter.worth[order]
+        self._order = order
+        self._inserter = inserter
+        self._sizes = inserter._groups.sizes
+        self._least = inserter._least_of_each
+        self._counters = inserter._groups.counters
+        self._fitting = inserter._groups.fits
+        self._worth = inserter._groups.worth
         # Offerings that the same groups may use, regardless of size, such as those of one zone.
-        self._allowed = inserter._allowed[order]
-        self._kinds = inserter._kinds
         self._of_kind: dict[int, tuple[Ints, Floats, Floats, Floats]] = {}
 
     def values(self) -> Floats:
         """The value of the pods on one node of each offering: O."""
-        free = self._capacity.copy()
-        counted = np.zeros((len(self._matches), free.shape[1]))
+        inserter = self._inserter
+        free = inserter._capacity.copy()
+        counted = np.zeros((inserter._matches.shape[1], free.shape[1]))
         limits = np.full(counted.shape, np.inf)
         values = np.zeros(free.shape[1])
-        for at, counters in enumerate(self._counters):
-            if self.left[at] == 1:
-                holding = (free >= self._least[at][:, None]).all(axis=0)
-                room = (holding & self._fits[at]).astype(float)
+        for group, left in zip(self._order, self.left.tolist(), strict=True):
+            counters = self._counters[group]
+            if left == 1:
+                holding = (free >= inserter._least[group][:, None]).all(axis=0)
+                room = (holding & inserter._fits[group]).astype(float)
             else:
-                room = np.floor((free + 1e-6) / self._divisors[:, at, None]).min(axis=0)
-                room = np.minimum(room, self.left[at] * self._fits[at])
+                room = np.floor((free + 1e-6) / inserter._divisors[group][:, None]).min(axis=0)
+                room = np.minimum(room, left * inserter._fits[group])
             for k, adds, most in counters:
                 room = self._countable(room, counted[k], np.minimum(limits[k], most), adds)
-            free -= room * self._sizes[:, at, None]
+            free -= room * inserter._sizes[group][:, None]
             for k, adds, most in counters:
                 limits[k] = np.where(room > 0, np.minimum(limits[k], most), limits[k])
                 counted[k] += room * adds
-            values += room * self._worth[at]
+            values += room * self._worth[group]
         return values
 
     @staticmethod
@@ -391,54 +390,56 @@ class _Filling:
         """Take pods by the position of their group. Return their groups with the numbers."""
         for at, number in places:
             self.left[at] -= number
-        return [(self._groups[at], number) for at, number in places]
+        return [(self._order[at], number) for at, number in places]
 
     def node(self, offering: int) -> tuple[list[tuple[int, int]], float]:
         """The pods on one node of an offering: positions of groups with numbers; their value."""
-        if len(self._groups) <= FEW:
+        if len(self._order) <= FEW:
             return self._node_of_few(offering)
-        groups, sizes, matches, caps = self._arrays(offering)
-        free: list[float] = self._capacity[:, offering].tolist()
-        feasible = self.left[groups] > 0
+        caps_of, involved = self._inserter._caps, self._inserter._involved
+        positions, sizes, matches, caps = self._arrays(offering)
+        free: list[float] = self._inserter._capacity[:, offering].tolist()
+        feasible = self.left[positions] > 0
         for there, requested in zip(free, sizes, strict=True):
             feasible &= requested <= there
         counted: dict[int, float] = {}
         limits: dict[int, float] = {}
         taken, value = [], 0.0
         while len(feasible) and feasible[column := int(feasible.argmax())]:
-            at = int(groups[column])
+            at = int(positions[column])
+            group = self._order[at]
             feasible[column] = False
-            requests = self._requests[at]
+            requests = self._sizes[group]
             room = float(self.left[at])
             for there, requested in zip(free, requests, strict=True):
                 room = min(room, (there + 1e-6) // max(requested, 1e-12))
-            for k in self._involved[at]:
-                limits[k] = min(limits.get(k, np.inf), self._caps[k, at])
-                if adds := self._matches[k, at]:
+            for k in involved[group]:
+                limits[k] = min(limits.get(k, np.inf), caps_of[group, k])
+                if adds := matches[k, column]:
                     room = min(room, float(np.floor((limits[k] - counted.get(k, 0)) / adds)))
             free = [there - room * own for there, own in zip(free, requests, strict=True)]
             for there, requested in zip(free, sizes, strict=True):
                 feasible &= requested <= there
-            for k in self._involved[at]:
-                counted[k] = counted.get(k, 0) + room * self._matches[k, at]
+            for k in involved[group]:
+                counted[k] = counted.get(k, 0) + room * matches[k, column]
                 feasible &= counted[k] + matches[k] <= np.minimum(limits[k], caps[k])
             taken.append((at, int(room)))
-            value += room * self._worth[at]
+            value += room * self._worth[group]
         return taken, value
 
     def _node_of_few(self, offering: int) -> tuple[list[tuple[int, int]], float]:
         """The same for a few groups, in a loop over all of them."""
-        free: list[float] = self._capacity[:, offering].tolist()
+        free: list[float] = self._inserter._capacity[:, offering].tolist()
         counted: dict[int, float] = {}
         limits: dict[int, float] = {}
         taken, value = [], 0.0
         for at, left in enumerate(self.left.tolist()):
-            if not left or not self._fitting[at] >> offering & 1:
+            group = self._order[at]
+            if not left or not self._fitting[group] >> offering & 1:
                 continue
-            requests = self._requests[at]
-            if not all(map(ge, free, self._least_of_each[at])):
+            if not all(map(ge, free, self._least[group])):
                 continue
-            room, counters = left, self._counters[at]
+            room, counters, requests = left, self._counters[group], self._sizes[group]
             if left > 1:
                 for there, requested in zip(free, requests, strict=True):
                     room = min(room, (there + 1e-6) // max(requested, 1e-12))
@@ -455,20 +456,23 @@ class _Filling:
                 limits[k] = min(limits.get(k, math.inf), most)
                 counted[k] = counted.get(k, 0) + room * adds
             taken.append((at, int(room)))
-            value += room * self._worth[at]
+            value += room * self._worth[group]
         return taken, value
 
     def _arrays(self, offering: int) -> tuple[Ints, Floats, Floats, Floats]:
         """The groups that may use an offering: positions, sizes (R x G), matches and caps (K x
         G)."""
-        kind = self._kinds[offering]
+        inserter = self._inserter
+        kind = inserter._kinds[offering]
         if kind not in self._of_kind:
-            groups = np.flatnonzero(self._allowed[:, offering])
+            order = np.array(self._order)
+            positions = np.flatnonzero(inserter._allowed[order, offering])
+            groups = order[positions]
             self._of_kind[kind] = (
-                groups,
-                np.ascontiguousarray(self._sizes[:, groups]),
-                np.ascontiguousarray(self._matches[:, groups]),
-                np.ascontiguousarray(self._caps[:, groups]),
+                positions,
+                np.ascontiguousarray(inserter._sizes[groups].T),
+                np.ascontiguousarray(inserter._matches[groups].T),
+                np.ascontiguousarray(inserter._caps[groups].T),
             )
         return self._of_kind[kind]
 
@@ -756,12 +760,14 @@ def _factors(rng: np.random.Generator, count: int) -> Floats:
 def _choose_ruined(nodes: AnyNodes, rng: np.random.Generator) -> set[int]:
     """Choose random nodes, preferably those with little value for their price."""
     gains = nodes.gains
-    chance = 1 + MIN_CHANCE - gains / max(float(gains.max()), 1e-12)
+    best = max(*gains, 1e-12)
+    chance = [1 + MIN_CHANCE - gain / best for gain in gains]
     count = min(nodes.count, int(rng.integers(*RUINED)))
     ruined: set[int] = set()
     while len(ruined) < count:  # as `rng.choice` draws, which takes a fifth of a millisecond
-        chance[list(ruined)] = 0
-        limits = chance.cumsum()
-        drawn = rng.random(count - len(ruined)) * limits[-1]
-        ruined |= set(limits.searchsorted(drawn, side="right").tolist())
+        for row in ruined:
+            chance[row] = 0
+        limits = list(accumulate(chance))
+        drawn = rng.random(count - len(ruined)).tolist()
+        ruined.update(bisect_right(limits, share * limits[-1]) for share in drawn)
     return ruined
