@@ -81,8 +81,9 @@ class Case:
     ends: float
 
     def outcome(self, seen: Journal) -> Entry:
-        """Return the only outcome that Leeway published."""
-        (outcome,) = seen.outcomes(self.instance)
+        """Return the only outcome that Leeway published of the first retirement. A termination hook
+        that comes after its end begins another one."""
+        (outcome,) = (one for one in seen.outcomes(self.instance) if one["attempt"] == 1)
         return outcome
 
     def failed(self, seen: Journal) -> dict[str, str]:
