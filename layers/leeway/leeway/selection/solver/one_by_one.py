@@ -324,6 +324,8 @@ class Inserter:
                 continue
             taken = filling.take(places)
             placed += value
+            # Most offerings need no other estimate: it would be lower than the best one.
+            gains = np.minimum(gains, filling.most() * rated)
             nodes = self.add(nodes, taken)
         return nodes
 
@@ -353,6 +355,8 @@ class _Filling:
         self._counters = inserter._groups.counters
         self._fitting = inserter._groups.fits
         self._worth = inserter._groups.worth
+        valued = inserter.worth[order][:, None]
+        self._valued = valued * inserter._fits[order] if len(order) <= FEW else valued
         # Offerings that the same groups may use, regardless of size, such as those of one zone.
         self._of_kind: dict[int, tuple[Ints, Floats, Floats, Floats]] = {}
 
@@ -379,6 +383,12 @@ class _Filling:
                 counted[k] += room * adds
             values += room * self._worth[group]
         return values
+
+    def most(self) -> Floats:
+        """The value of the pods that are left: with a few groups, of those that fit on an offering
+        by themselves (O); otherwise of all (1)."""
+        found: Floats = self.left @ self._valued
+        return found
 
     @staticmethod
     def _countable(room: Floats, counted: Floats, most: Floats, adds: float) -> Floats:

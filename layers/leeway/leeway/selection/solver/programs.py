@@ -29,6 +29,9 @@ from leeway.selection.solver.problem import (
     fill_by_each,
 )
 
+FEW_GROUPS = 30
+"""Up to this number of groups, merging those of the same size saves no time."""
+
 ADDED_AT_ONCE = 16
 """Offerings that are added to the program at a time."""
 
@@ -54,10 +57,20 @@ def cover(problem: Problem) -> Covering:
 
 
 def least(problem: Problem) -> float:
-    """Return a bound, in USD per hour, that is much faster to compute with many groups. Groups of
-    the same size are merged and may use the offerings of any of them. For a small batch it is the
-    higher bound, because it limits capacity to the total requests."""
+    """Return a bound, in USD per hour, that is much faster to compute with many groups. For a small
+    batch it is the higher bound, because it limits capacity to the total requests."""
     floor = required_nodes(problem)
+    limited = replace(problem, capacity=problem.usable)
+    if len(problem.counts) > FEW_GROUPS:
+        limited = _merged(limited)
+        limited = limited.of_offerings(limited.undominated)
+    else:
+        limited = limited.of_offerings(problem.undominated)
+    return _solve_with_few(limited, floor, np.unique(limited.costs.argmin(axis=1)))[0]
+
+
+def _merged(problem: Problem) -> Problem:
+    """The problem with one group of each size, which may use the offerings of all of that size."""
     alike: dict[bytes, list[int]] = {}
     for group, size in enumerate(problem.sizes):
         alike.setdefault(size.tobytes(), []).append(group)
@@ -65,9 +78,7 @@ def least(problem: Problem) -> float:
     counts = np.array([problem.counts[members].sum() for members in groups])
     merged = problem.of_groups(np.array([members[0] for members in groups]), counts)
     allowed = np.array([problem.allowed[members].any(axis=0) for members in groups])
-    merged = replace(merged, allowed=allowed, capacity=problem.usable)
-    merged = merged.of_offerings(merged.undominated)
-    return _solve_with_few(merged, floor, np.unique(merged.costs.argmin(axis=1)))[0]
+    return replace(merged, allowed=allowed)
 
 
 def required_nodes(problem: Problem) -> float:
