@@ -84,7 +84,7 @@ def test_a_manifest_that_is_applied_acts_within_seconds_and_its_status_says_so(
     created(CLASSES, changed(GOOD, {"spec.subnetSelectorTerms": [{"id": "subnet-0abc"}]}))
     created(POOLS, POOL)
     until(lambda: ready(f"{POOLS}/pool", "False"))
-    assert conditions(api, f"{CLASSES}/default")["SubnetsReady"] == "False"
+    until(lambda: conditions(api, f"{CLASSES}/default").get("SubnetsReady") == "False")
 
     metadata = api.get(f"{CLASSES}/default").json()["metadata"]
     api.put(f"{CLASSES}/default", json=changed(GOOD, {"metadata": metadata}))

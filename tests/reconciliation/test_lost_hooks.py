@@ -12,6 +12,7 @@ from leeway.instances.observed import (
 from leeway.notices import LifecycleHook, NoticeKind
 from leeway.ports.aws import HookResult
 from leeway.reconciliation.lost_events import (
+    EVENT_DELAY,
     HOOK_ANSWER_LOST,
     LostAnswer,
     check_eks_hook,
@@ -36,7 +37,7 @@ def check_hook_of(
     record: Retirement | Admission | None,
     hook: LifecycleHook = HOOK,
     dry_run: bool = False,
-    after: timedelta = timedelta(0),
+    after: timedelta = EVENT_DELAY,
     other: Retirement | Admission | None = None,
 ) -> Any:
     waiting = ObservedHook(I, hook, hook == LAUNCH_HOOK, timeout=300)
@@ -69,6 +70,12 @@ def test_a_lost_answer_is_found_after_the_end_of_the_work() -> None:
     finding = check_hook_of(terminating(Phase.FINISHED))
     reason = HOOK_ANSWER_LOST(instance=I, hook=HOOK.name)
     assert finding == LostAnswer(I, HOOK, HookResult.CONTINUE, reason)
+
+
+def test_an_answer_of_the_last_seconds_is_not_lost() -> None:
+    """The hook may have been read before its answer."""
+    assert check_hook_of(terminating(Phase.FINISHED), after=timedelta(seconds=9)) is None
+    assert check_hook_of(admitted(), LAUNCH_HOOK, after=timedelta(seconds=9)) is None
 
 
 def test_a_hook_is_found_again_after_a_retirement_without_effect() -> None:

@@ -1,6 +1,7 @@
 """Findings of a run of reconcile, and the work that it does about them."""
 
 import threading
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -24,11 +25,11 @@ from leeway.policy.rules import (
     Replacement,
     Ruling,
 )
-from leeway.ports.aws import HookResult
+from leeway.ports.aws import HookResult, Waiting
 from leeway.reconciliation.find_lost_events import INSTANCE_CONCURRENCY
 from leeway.retirement.attempts import apply_return
 from leeway.retirement.reasons import NODE_KEPT
-from leeway.retirement.record import ReturnTerms, latest_end
+from leeway.retirement.record import Retirement, ReturnTerms, latest_end
 
 from tests.fakes.cluster_leftovers import LeftoversInMemory
 from tests.reconciliation.account import (
@@ -39,7 +40,7 @@ from tests.reconciliation.account import (
     run,
 )
 from tests.reconciliation.lost_notices import left_running
-from tests.retirement.retirements import HOOK, NOTICED, at, take
+from tests.retirement.retirements import FACTS, HOOK, NOTICED, at, interrupted, take
 
 
 def test_lost_events_of_hooks_interruptions_and_detached_instances_are_received() -> None:
@@ -62,6 +63,23 @@ def test_lost_events_of_hooks_interruptions_and_detached_instances_are_received(
     assert Action.RETIRE in silent.begun, "the detached instance is retired under any policy"
     assert len(report.findings) == 3
     assert all(found.done.startswith("Leeway handled the") for found in report.findings)
+
+
+def test_an_event_of_a_hook_that_comes_while_reconcile_reads_is_not_lost() -> None:
+    class Coming(Account):
+        def of_groups(self, groups: Collection[str]) -> Waiting:
+            (record,) = self.records
+            assert isinstance(record, Retirement)
+            self.records[:] = [take(record, NoticeKind.TERMINATE_HOOK, "n-2", hook=HOOK).record]
+            return super().of_groups(groups)
+
+    account = Coming(
+        [observed(FACTS)],
+        records=[interrupted()],
+        hooks=[ObservedHook(FACTS.instance, HOOK, launching=False)],
+    )
+    assert not run(account).findings
+    assert account.received == []
 
 
 def test_a_return_of_capacity_that_died_begins_again_and_is_no_notice() -> None:

@@ -140,6 +140,8 @@ class LostEventSearch:
         covered = {
             name: one for name, one in here.items() if policy.retires_nodes_of(one.facts.owner)
         }
+        # Before the records: otherwise an event that comes in between would count as lost.
+        hooks, problems = self._hooks(covered.values())
         unreadable: list[str] = []
 
         def report(error: UnreadableRecord) -> None:
@@ -147,7 +149,6 @@ class LostEventSearch:
 
         stored = self._table.find(OPEN, cluster, RETIREMENT, ADMISSION, unreadable=report)
         view = _Cluster(cluster, policy, covered, _by_instance(stored))
-        hooks, problems = self._hooks(covered.values())
         problems += [_unread("a record", one) for one in unreadable[:MOST_NAMED]]
         if more := len(unreadable[MOST_NAMED:]):
             problems.append(_unread(counted(more, "more record"), "they are unreadable too"))

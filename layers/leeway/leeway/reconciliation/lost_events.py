@@ -365,6 +365,8 @@ def check_hook(
     if record.answer is not None:
         if _waits_for_another_action(hook, retirement, admission, context.now):
             return LostEvent(hook.instance, event, _reason_of_event(hook))
+        if record.ended_at is not None and context.now < record.ended_at + EVENT_DELAY:
+            return None  # the hook may have been read before its answer
         reason = HOOK_ANSWER_LOST(instance=hook.instance, hook=hook.hook.name)
         return LostAnswer(hook.instance, hook.hook, record.answer, reason)
     if isinstance(record, Admission) or context.dry_run:
