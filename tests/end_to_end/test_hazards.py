@@ -129,7 +129,7 @@ def results(actions: ClusterActions) -> HazardResults:
     ends["held"] = time.time() + TIMEOUT
     actions.cordoned(since, node["lifeless"])
     actions.sandbox.report(instance["lifeless"], "stopped")
-    actions.cordoned(since, node["deleted"])
+    actions.env.until(since, lambda seen: seen.of("eviction", node=node["deleted"]))
     actions.kube.delete(Node, node["deleted"])
     actions.env.wait(instance.values(), since)
     doomed = [instance[name] for name in ("lifeless", "early", "tolerating")]
