@@ -18,6 +18,7 @@ from leeway.execution.attempt import Phase
 from leeway.launch.fleets import FleetInstance
 from leeway.launch.intent import INTENT_BY_HAND, JOIN_WITHIN, LaunchIntent
 from leeway.notices import LifecycleHook, NoticeKind
+from leeway.reconciliation.lost_events import EVENT_DELAY
 from leeway.retirement.record import RETIREMENT, Retirement
 from leeway.switched import SWITCH, Buyer, Switch
 from leeway_sandbox.provisioning import IMAGE, client
@@ -409,7 +410,7 @@ def test_reconcile_finds_lost_work(night: Night) -> None:
         (LOST, take(None, NoticeKind.REBALANCE, "n-1").record, coming),
         (DEAD, interrupted(), {"noticed_at": now - 60 * MINUTE, "deadline": now - 58 * MINUTE}),
         (detached, kept, {"ended_at": now - 3 * MINUTE, "replacement_intent": intent}),
-        (waits, interrupted(Phase.FINISHED), {"ended_at": now, "hooks": answered}),
+        (waits, interrupted(Phase.FINISHED), {"ended_at": now - EVENT_DELAY, "hooks": answered}),
     )
     night.next_run("reconcile")
     said = night.look(RUN)
