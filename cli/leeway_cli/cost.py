@@ -118,7 +118,7 @@ COUNTED_FOR = timedelta(days=30)
 
 def counted_spot(stack: str, cluster: str, now: datetime) -> "Mapping[str, SpotPool]":
     """Read what was counted of the Spot instances of a cluster, by type and zone, as `m5.large
-    us-east-1a`; nothing without a deployment, and with a warning if its table cannot be read."""
+    us-east-1a`; nothing without a deployment, and with a warning if they cannot be read."""
     begin = now - COUNTED_FOR
     try:
         hours = list(read_hours(find_stack(stack), cluster, begin, now))

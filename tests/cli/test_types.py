@@ -220,3 +220,19 @@ def test_reservations_of_a_pool_are_read_with_the_room_that_they_have(
     assert "no annotation leeway.sh/do-not-disrupt of pods; did you mean karpenter.sh" in shown.err
     assert run(["select", "-f", str(pool), "--pods", str(pods), "--sandbox"]) == 1
     assert "reservations are not read: --sandbox reads no account" in capsys.readouterr().err
+
+
+def test_a_table_that_refuses_is_told_before_ec2_is_read(
+    aws: Sandbox, capsys: pytest.CaptureFixture[str]
+) -> None:
+    faults = [
+        {"service": "dynamodb", "action": "GetItem", "error": "AccessDeniedException"},
+        {"service": "ec2", "action": "DescribeInstanceTypes", "error": "UnauthorizedOperation"},
+    ]
+    aws.control("PUT", "faults", {"faults": [{**one, "status": 400} for one in faults]})
+    assert run(["types"]) == 1
+    warning, reading, error = capsys.readouterr().err.splitlines()
+    assert warning.startswith("warning: the catalog of us-east-1 in the table is not read: ")
+    assert "may not call GetItem" in warning
+    assert reading == "Reading the catalog of us-east-1 from EC2."
+    assert "DescribeInstanceTypes" in error

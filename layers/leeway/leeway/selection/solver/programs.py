@@ -29,8 +29,9 @@ from leeway.selection.solver.problem import (
     fill_by_each,
 )
 
-FEW_GROUPS = 30
-"""Up to this number of groups, merging those of the same size saves no time."""
+UNMERGED = 30
+"""Up to this number of groups, those of the same size are not merged: for 20 pods, merging takes
+longer than the smaller program saves."""
 
 ADDED_AT_ONCE = 16
 """Offerings that are added to the program at a time."""
@@ -61,7 +62,7 @@ def least(problem: Problem) -> float:
     batch it is the higher bound, because it limits capacity to the total requests."""
     floor = required_nodes(problem)
     limited = replace(problem, capacity=problem.usable)
-    if len(problem.counts) > FEW_GROUPS:
+    if len(problem.counts) > UNMERGED:
         limited = _merged(limited)
         limited = limited.of_offerings(limited.undominated)
     else:
