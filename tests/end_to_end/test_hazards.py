@@ -108,7 +108,7 @@ def results(actions: ClusterActions) -> HazardResults:
         pod("slow", node["early"], grace=60, ends_after=50),
         pod("stuck", node["kept"], finalizers=[FINALIZER]),
         pod("needed", node["kept"], priority="system-node-critical"),
-        pod("unhurried", node["overdue"], grace=4, ends_after=3),
+        pod("unhurried", node["overdue"], grace=2, ends_after=1),
         tolerating_deployment("tolerating", node["tolerating"]),
     )
     invariants, since = InvariantChecks(actions.env), time.time()
@@ -269,7 +269,7 @@ def test_pods_keep_their_grace_periods_if_ec2_reclaims_late(
     case, seen = results.cases["overdue"], results.seen
     assert case.outcome(seen)["result"] == "drained"
     (gone,) = seen.of("pod-deletion", pod="default/unhurried")
-    assert (gone["via"], gone["grace"]) == ("eviction", 4)
+    assert (gone["via"], gone["grace"]) == ("eviction", 2)
     (end,) = seen.of("pod-ended", pod="default/unhurried")
     assert end["how"] == "graceful"
 
