@@ -57,7 +57,7 @@ class Control(ControlApi):
     async def _put_functions(self, body: Any, _query: Query) -> Any:
         given = _FunctionsBody.model_validate(body)
         self._service.functions.replace(given.functions)
-        await self._service.pools.replace(given.functions)
+        self._service.pools.replace(given.functions)
         await self._service.event_sources.replace(given.event_sources)
         return given.model_dump(by_alias=True)
 

@@ -1,6 +1,5 @@
 """The worker pools of all functions, and the environment of the workers."""
 
-import asyncio
 import contextlib
 import json
 import os
@@ -79,7 +78,7 @@ class Pools:
         """Return the status of each pool."""
         return {name: pool.status() for name, pool in self._pools.items()}
 
-    async def replace(self, functions: list[FunctionDefinition]) -> None:
+    def replace(self, functions: list[FunctionDefinition]) -> None:
         """Replace all functions; an unchanged function keeps its warm workers."""
         kept = {
             function.name: pool
@@ -94,10 +93,6 @@ class Pools:
             function.name: kept.get(function.name) or self._pool(function, base)
             for function in functions
         }
-        for name, pool in self._pools.items():
-            if name not in kept:
-                pool.start()
-        await asyncio.gather(*(pool.ready for pool in self._pools.values()))
 
     def kill(self, caller: str) -> list[str]:
         """Kill the running workers of the functions with this access key; return their names."""

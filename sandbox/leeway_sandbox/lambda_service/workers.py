@@ -143,7 +143,6 @@ class WorkerPool:
         faults: Faults,
     ) -> None:
         self.function = function
-        self.ready: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._fork_zygote = fork_zygote
         self._host = host
         self._environment = environment
@@ -157,8 +156,9 @@ class WorkerPool:
         self._closed = False
         self._connection: socket.socket | None = None
 
-    def start(self) -> None:
-        """Start the zygote. ``ready`` is set when it has imported the handler."""
+    def _start(self) -> None:
+        """Start the zygote, which imports the handler: with the first invocation, because most
+        functions of most sandboxes get none."""
         function = self.function
         self._connection = self._fork_zygote(
             {
@@ -230,7 +230,7 @@ class WorkerPool:
         if self._closed:
             return _exit_outcome(None, -signal.SIGKILL)[0]
         if self._connection is None:
-            self.start()
+            self._start()
         self._waiting.append(invocation)
         self._assign()
         return await invocation.outcome
@@ -337,12 +337,11 @@ class WorkerPool:
             packet = b""
         if not packet:
             _log.error("The zygote of %s exited unexpectedly", self.function.name)
-            self._zygote_ready({"threads": 1, "error": "its process exited"})
             self._end_workers()
             return
         message = json.loads(packet)
         if "ready" in message:
-            self._zygote_ready(message["ready"])
+            self._report(message["ready"])
         elif worker := self._workers.get(message.get("started") or message.get("exited") or ""):
             if "started" in message:
                 worker.pid = message["pid"]
@@ -351,13 +350,11 @@ class WorkerPool:
             else:
                 self._exited(worker, message["code"])
 
-    def _zygote_ready(self, report: dict[str, Any]) -> None:
+    def _report(self, report: dict[str, Any]) -> None:
         if report["error"]:
             _log.warning("The import of %s failed: %s", self.function.name, report["error"])
         if report["threads"] > 1:
             _log.warning("%s starts threads on import: its workers start cold", self.function.name)
-        if not self.ready.done():
-            self.ready.set_result(report)
 
     def _exited(self, worker: Worker, code: int) -> None:
         self._workers.pop(worker.identity, None)

@@ -9,7 +9,7 @@ A nursery has one base for the Lambda services of many sandboxes, each with a co
 The zygote's has one JSON object per packet:
 - in: ``{"worker": id, "environment": {...}}`` with the write end of the worker's log pipe, or
   ``{"clock": seconds}``: how far the clocks of all workers are ahead from now on
-- out: ``{"ready": {"threads", "milliseconds", "error"}}``, ``{"started": id, "pid"}``,
+- out: ``{"ready": {"threads", "error"}}``, ``{"started": id, "pid"}``,
   ``{"exited": id, "signal"|"status"}``
 """
 
@@ -178,14 +178,12 @@ class Zygote:
             self._connection.send(json.dumps(message).encode())
 
     def _load(self) -> None:
-        started = time.perf_counter()
         settings = self._settings
         error = _preload(settings["handler"], settings["durable"])
         threads = _threads()
         self._forks_loaded = threads == 1
         gc.freeze()
-        spent = round((time.perf_counter() - started) * 1000)
-        self._send({"ready": {"threads": threads, "milliseconds": spent, "error": error}})
+        self._send({"ready": {"threads": threads, "error": error}})
 
     def _fork(self, message: dict[str, Any], log: int) -> None:
         pid = os.fork()
