@@ -15,6 +15,17 @@ from leeway_sandbox.process import exit_on_errors, report_ready, wait_for_stop
 if TYPE_CHECKING:
     from leeway_sandbox.aws.server import Front
 
+OF_EACH_SANDBOX = (
+    "autoscaling",
+    "dynamodb",
+    "ec2",
+    "eks",
+    "iam",
+    "pricing",
+    "scheduler",
+    "sqs",
+)
+
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Parse the command line; every duration is in seconds."""
@@ -52,11 +63,14 @@ def main(arguments: list[str]) -> None:
 
 
 def load() -> None:
-    """Import the server."""
+    """Import the server, and the models of the services that each sandbox calls."""
     # moto reads these on import: one account, no CORS headers in answers.
     os.environ.setdefault("MOTO_ACCOUNT_ID", "123456789012")
     os.environ.setdefault("MOTO_DISABLE_GLOBAL_CORS", "true")
     import_module("leeway_sandbox.aws.server")
+    get_service_model = import_module("moto.core.utils").get_service_model
+    for service in OF_EACH_SANDBOX:
+        get_service_model(service)
 
 
 async def serve(options: argparse.Namespace) -> None:
