@@ -23,9 +23,10 @@ demo: setup ## send a storm of Spot interruptions to a sandbox and report the re
 	$(BIN)/leeway demo
 
 # Six test files run concurrently, because many of them wait, the longest ones first; WORKERS=0: one.
-# End-to-end tests have a session of their own, and storms of fifty another one: beside others they
-# wait for processors.
+# End-to-end tests, which wait most, have a session of their own, and storms of fifty another one:
+# beside others they wait for processors.
 WORKERS ?= 6
+END_TO_END_WORKERS ?= 8
 BY_FILE := --dist loadfile --no-loadscope-reorder
 ALONE := tests/end_to_end/test_storms_with_faults.py
 
@@ -35,7 +36,7 @@ test: setup ## run the tests (sam-test runs those of SAM)
 # Each run has temporary files of its own: two that remove old ones at the same time fail.
 	@own=$$(mktemp -d) failed=0; trap 'rm -rf $$own' EXIT; export PYTEST_DEBUG_TEMPROOT=$$own; \
 	$(BIN)/python -m pytest -n $(WORKERS) $(BY_FILE) --ignore=tests/end_to_end || failed=1; \
-	$(BIN)/python -m pytest -n $(WORKERS) $(BY_FILE) $(ALONE:%=--ignore=%) tests/end_to_end || failed=1; \
+	$(BIN)/python -m pytest -n $(END_TO_END_WORKERS) $(BY_FILE) $(ALONE:%=--ignore=%) tests/end_to_end || failed=1; \
 	$(BIN)/python -m pytest $(ALONE) || failed=1; \
 	exit $$failed
 
