@@ -26,7 +26,6 @@ LONGEST = (
     "cli/test_demo.py",
     "doctor/test_doctor_on_the_sandbox.py",
     "conformance/test_surge.py",
-    "histories/test_histories.py",
     "cli/test_terminate_on_the_sandbox.py",
     "kubernetes/test_misbehaviour.py",
     "conformance/test_drains.py",

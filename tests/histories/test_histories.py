@@ -3,25 +3,45 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aws_durable_execution_sdk_python.serdes import SerDesContext
+from leeway.execution.durable import Typed
 
+from tests.fakes.clock import FakeClock
+from tests.fakes.steps import FakeSteps
 from tests.histories.executing import replay
 from tests.histories.scenarios import SCENARIOS, blocked
 
 FOLDER = Path(__file__).parent
 HISTORIES = sorted(FOLDER.glob("*.json"))
+HOURS = 3
+RUN = f"""
+import sys
+from pathlib import Path
+from tests.histories import long_block, write
+
+write.main(Path(sys.argv[1]))
+long_block.main({HOURS})
+"""
 
 
-def run(module: str, *arguments: str) -> str:
-    """Run a module of this folder; return what it prints."""
-    command = [sys.executable, "-m", f"tests.histories.{module}", *arguments]
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A folder with the histories that the current code writes, and the counts of a drain that a
+    budget blocks for hours. One process runs both."""
+    folder = tmp_path_factory.mktemp("written")
     done = subprocess.run(
-        command, cwd=FOLDER.parents[1], check=True, stdout=subprocess.PIPE, timeout=300
+        [sys.executable, "-c", RUN, str(folder)],
+        cwd=FOLDER.parents[1],
+        check=True,
+        stdout=subprocess.PIPE,
+        timeout=300,
     )
-    return done.stdout.decode()
+    return folder, json.loads(done.stdout)
 
 
 def steps_in(path: Path) -> list[str]:
@@ -58,31 +78,49 @@ def test_a_history_with_other_steps_does_not_replay() -> None:
         replay(history)
 
 
-def test_the_current_code_runs_the_steps_of_the_histories(tmp_path: Path) -> None:
-    run("write", str(tmp_path))
+def test_the_current_code_runs_the_steps_of_the_histories(
+    ran: tuple[Path, dict[str, Any]],
+) -> None:
     for path in HISTORIES:
         assert steps_in(path)
-        assert steps_in(tmp_path / path.name) == steps_in(path)
+        assert steps_in(ran[0] / path.name) == steps_in(path)
 
 
-def test_a_drain_that_is_blocked_for_hours_keeps_its_hook_and_suspends() -> None:
-    hours = 3
-    counted = json.loads(run("long_block", str(hours)))
+def test_a_drain_that_is_blocked_for_hours_keeps_its_hook_and_suspends(
+    ran: tuple[Path, dict[str, Any]],
+) -> None:
+    counted = ran[1]
     assert counted["result"] == "drained"
-    assert counted["hours"] > hours - 0.1
+    assert counted["hours"] > HOURS - 0.1
     assert counted["hooks_answered"] == ["leeway-drain"], "the hook still waited for the answer"
     assert counted["invocations"] > 50, "the execution suspended instead of running"
     # tests/retirement/test_retire_node.py counts the operations of two days without the runner.
     # This test checks that the runner counts the same operations, and one for the execution.
-    fakes, _ = blocked(hours)
+    fakes, _ = blocked(HOURS)
     assert fakes.run_attempt() is not None
     assert counted["operations"] == fakes.steps.operations + 1
 
 
+class MeasuredSteps(FakeSteps):
+    """Measures the results of the steps as the durable engine stores them, in bytes."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock)
+        self.written: list[int] = []
+
+    def run[T](self, name: str, kind: type[T], work: Callable[[], T]) -> T:
+        result = super().run(name, kind, work)
+        stored = Typed(kind).serialize(result, SerDesContext(name, "arn"))
+        self.written.append(len(stored))
+        return result
+
+
 def test_a_pass_over_thirty_blocked_pods_writes_only_changes() -> None:
-    counted = json.loads(run("long_block", "0.5", "30"))
-    assert counted["result"] == "drained"
-    whole = counted["largest_kilobytes"] / 1e3
-    assert whole > 0.015, "the first pass writes every pod"
-    passes = counted["operations"] / 2
-    assert counted["megabytes_written"] < whole * passes / 5, "the other passes write changes"
+    fakes, _ = blocked(0.25, 30)
+    fakes.steps = steps = MeasuredSteps(fakes.clock)
+    outcome = fakes.run_attempt()
+    assert outcome is not None
+    assert outcome.to_dict()["result"] == "drained"
+    whole, *others = sorted(steps.written, reverse=True)
+    assert whole > 15_000, "the first pass writes every pod"
+    assert sum(others) < whole * len(others) / 10, "the other passes write changes"
