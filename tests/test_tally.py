@@ -5,8 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.tally import VARIABLE, summary
 
 ROOT = Path(__file__).parents[1]
@@ -31,16 +29,17 @@ def test_without_its_fixture(missing): ...
 """
 
 
-@pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["alone", "by a worker"])
-def test_each_run_adds_its_skipped_tests_with_reasons(tmp_path: Path, workers: list[str]) -> None:
+def test_runs_without_and_with_workers_add_their_skipped_tests_with_reasons(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "test_some.py").write_text(TESTS)
     tally = tmp_path / "tally"
-    arguments = ["-p", "tests.tally", "-p", "no:cacheprovider", *workers]
-    for _ in range(2):
+    arguments = ["-p", "tests.tally", "-p", "no:cacheprovider", "--rootdir", tmp_path, tmp_path]
+    for workers in ([], ["-p", "xdist.plugin", "-n", "1"]):
         subprocess.run(
-            [sys.executable, "-m", "pytest", *arguments, "--rootdir", tmp_path, tmp_path],
+            [sys.executable, "-m", "pytest", *workers, *arguments],
             cwd=ROOT,
-            env={**os.environ, VARIABLE: str(tally)},
+            env={**os.environ, VARIABLE: str(tally), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
             capture_output=True,
             check=False,
         )  # it fails, as a test in it does
