@@ -1,4 +1,4 @@
-"""A Lambda service in its own process, with fixture functions, and moto for its queues."""
+"""A Lambda service in its own process, with fixture functions, and an AWS for its queues."""
 
 import http.client
 import json
@@ -13,9 +13,9 @@ import boto3
 import pytest
 from botocore.config import Config
 from leeway_sandbox.children import Child
-from moto.server import ThreadedMotoServer
 
 from tests.sandbox import control_token
+from tests.sandbox.aws.started import started
 
 FUNCTIONS = Path(__file__).with_name("functions")
 ARN = "arn:aws:lambda:us-east-1:123456789012:function:"
@@ -153,17 +153,13 @@ def running_service(*arguments: str) -> Iterator[Service]:
 
 @pytest.fixture(scope="session")
 def aws() -> Iterator[str]:
-    """The URL of moto, with the queues of the fixture functions."""
-    server = ThreadedMotoServer(port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    url = f"http://{host}:{port}"
-    sqs = boto3.client("sqs", endpoint_url=url, **KEYS)
-    for name in ("failing-dead", "failing-recorded", "durable-dead"):
-        sqs.create_queue(QueueName=name)
-    sqs.close()
-    yield url
-    server.stop()
+    """The URL of an AWS, with the queues of the fixture functions."""
+    with started() as (_, url):
+        sqs = boto3.client("sqs", endpoint_url=url, **KEYS)
+        for name in ("failing-dead", "failing-recorded", "durable-dead"):
+            sqs.create_queue(QueueName=name)
+        sqs.close()
+        yield url
 
 
 @pytest.fixture

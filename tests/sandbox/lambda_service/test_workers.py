@@ -1,13 +1,23 @@
-"""The worker processes of functions."""
+"""The processes of functions: workers, long runs, faults that kill them, and the service's end."""
 
 import json
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
-from .conftest import definition, eventually, running_service
+from tests.sandbox import control_token
+
+from .conftest import Service, definition, durable, eventually, running_service
 
 
 def test_a_worker_is_kept_warm(service: Any) -> None:
@@ -116,3 +126,178 @@ def test_an_invalid_definition_is_refused_with_the_field(
 
     assert status == 400
     assert message in json.dumps(answer)
+
+
+def _shorten(service: Any, seconds: float) -> None:
+    fault = {"function": "watching", "timeout": seconds}
+    service.control("PUT", "faults", {"faults": [fault]})
+
+
+def _running(service: Any) -> int:
+    return int(service.control("GET", "status")["functions"]["watching"]["running"])
+
+
+def _ended(service: Any, request: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = eventually(
+        lambda: service.journal("invocation", request_id=request)
+    )
+    return found
+
+
+def test_a_function_may_run_for_fifteen_minutes(service: Any) -> None:
+    service.send("watching", {})
+    assert eventually(lambda: _running(service)) == 1
+
+    time.sleep(1)
+    assert _running(service) == 1
+    assert not service.journal("invocation", function="watching")
+
+
+def test_a_shorter_timeout_moves_the_deadline_that_the_function_sees(service: Any) -> None:
+    _shorten(service, 4)
+
+    assert 0 < service.invoke("watching", {}) <= 4
+
+
+def test_a_function_that_runs_until_its_timeout_is_killed_and_not_started_again(
+    service: Any,
+) -> None:
+    _shorten(service, 2)
+    sent = service.send("watching", {"beyond": 60})
+    request = sent["ResponseMetadata"]["RequestId"]
+
+    (dropped,) = eventually(lambda: service.journal("event-dropped", function="watching"))
+    (ended,) = _ended(service, request)
+    assert dropped["payload"] == {"beyond": 60}
+    assert ended["outcome"] == "timeout"
+    assert 2000 <= ended["milliseconds"] < 60_000
+
+
+def test_another_run_starts_beside_one_that_lasts(service: Any) -> None:
+    _shorten(service, 12)  # a busy machine starts the second one seconds later
+    requests = [
+        service.send("watching", {"beyond": -2})["ResponseMetadata"]["RequestId"]
+        for _ in ("first", "second")
+    ]
+
+    ended = [one for request in requests for one in _ended(service, request)]
+    assert [one["outcome"] for one in ended] == ["ok", "ok"]
+    begins = [one["at"] - one["milliseconds"] / 1000 for one in ended]
+    assert max(begins) < min(one["at"] for one in ended)
+
+
+# The checkpoints of the execution: first step and start of the wait, then second step.
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_an_execution_survives_a_kill_at_any_checkpoint(
+    service: Any, tmp_path: Path, when: str, step: int
+) -> None:
+    marks = tmp_path / "marks"
+    name = f"fault-{uuid.uuid4()}"
+    fault = {"function": "ste*", "execution": "fault-*", "kill": when, "step": step}
+    service.control("PUT", "faults", {"faults": [fault]})
+    arn = service.send("steps:live", {"marks": str(marks)}, DurableExecutionName=name)[
+        "DurableExecutionArn"
+    ]
+
+    assert service.ended(arn) == "SUCCEEDED"
+    assert service.control("GET", "faults") == {"faults": []}
+    (killed,) = service.journal("invocation", execution=name, outcome="killed")
+    assert killed["function"] == "steps"
+    runs = Counter(marks.read_text().split())
+    assert set(runs) == {"first", "second"}
+    assert runs.total() == (3 if _step_is_lost(when, step) else 2)
+
+
+def _step_is_lost(when: str, step: int) -> bool:
+    """Whether the kill comes between the work of a step and its record."""
+    return when == "before" and step in (1, 3)
+
+
+@pytest.mark.parametrize(("when", "runs"), [("before", 1), ("after", 2)])
+def test_an_event_survives_a_kill_around_its_invocation(
+    service: Any, tmp_path: Path, when: str, runs: int
+) -> None:
+    marks = tmp_path / "marks"
+    service.control("PUT", "faults", {"faults": [{"function": "marking", "kill": when}]})
+    sent = service.send("marking", {"marks": str(marks), "needed": 1})
+    request = sent["ResponseMetadata"]["RequestId"]
+
+    eventually(lambda: service.journal("invocation", request_id=request, outcome="ok"))
+    assert len(service.journal("invocation", request_id=request, outcome="killed")) == 1
+    assert len(marks.read_text().split()) == runs
+
+
+def test_a_fault_of_another_execution_does_not_apply(service: Any) -> None:
+    fault = {"function": "steps", "execution": "other-*", "kill": "before", "step": 1}
+    service.control("PUT", "faults", {"faults": [fault]})
+    name = f"spared-{uuid.uuid4()}"
+    service.run("steps:live", {}, DurableExecutionName=name)
+
+    assert service.control("GET", "faults") == {"faults": [fault]}
+    assert not service.journal("invocation", execution=name, outcome="killed")
+
+
+def test_an_invalid_fault_is_refused(service: Any) -> None:
+    status, answer = service.raw_control("PUT", "faults", {"faults": [{"kill": "soon"}]})
+
+    assert status == 400
+    assert "faults.0.kill" in answer["error"]
+
+
+def test_a_wrong_clock_applies_at_once_to_running_workers(service: Any) -> None:
+    def is_wrong_by(seconds: float) -> bool:
+        return abs(float(service.invoke("clock")) - time.time() - seconds) < 20
+
+    assert is_wrong_by(0)
+    for seconds in (60, -60):
+        fault = {"function": "clo*", "clock": seconds}
+        service.control("PUT", "faults", {"faults": [fault]})
+        eventually(lambda wanted=seconds: is_wrong_by(wanted))  # type: ignore[misc]
+    service.control("PUT", "faults", {"faults": [{"function": "echo", "clock": 60}]})
+    eventually(lambda: is_wrong_by(0))
+
+
+SERVICE = [sys.executable, "-m", "leeway_sandbox.lambda_service", *control_token.OPTIONS]
+
+
+def _alive(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def _with_worker(line: str) -> tuple[Service, int]:
+    service = Service(f"http://127.0.0.1:{json.loads(line)['port']}")
+    functions = [
+        definition("echo", "plain.echo"),
+        definition("slow", "plain.slow"),
+        durable("waiting", "durable.waiting"),
+    ]
+    service.control("PUT", "functions", {"functions": functions})
+    pid = service.invoke("echo")["pid"]
+    service.send("slow", {"seconds": 60})
+    service.send("waiting:live", {})
+    service.client.close()
+    return service, pid
+
+
+@contextmanager
+def _started(*command: str) -> Iterator[tuple[subprocess.Popen[str], Any]]:
+    """A process and its standard output; it is always stopped after the test."""
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process, process.stdout
+        finally:
+            process.kill()
+
+
+def test_it_stops_with_its_workers_on_sigterm() -> None:
+    with _started(*SERVICE, "--retry-delay", "0.1") as (process, output):
+        _, worker = _with_worker(output.readline())
+        process.terminate()
+
+        assert process.wait(60) == 0
+        assert output.read() == ""
+    eventually(lambda: not _alive(worker))
