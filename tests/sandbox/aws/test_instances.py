@@ -1,10 +1,13 @@
-"""Instances take time to start and stop, join their cluster, and are interrupted."""
+"""The lives, addresses and interruptions of instances."""
 
 import time
 from datetime import datetime
+from ipaddress import IPv4Address, IPv4Network
+from itertools import islice
 from typing import Any
 
 import pytest
+from leeway_sandbox.aws.instances import addresses
 
 from tests.sandbox.aws.started import Recorder, Sandbox
 
@@ -234,3 +237,17 @@ def test_the_warning_of_a_capacity_reservation_has_the_documented_shape(
     aws.wait(lambda: aws.journal("reclaimed", instance=instance))
     events.remove_targets(Rule="reserved", Ids=["one"])
     events.delete_rule(Name="reserved")
+
+
+def test_fifty_thousand_addresses_are_unique() -> None:
+    drawn = [IPv4Address(one) for one in islice(addresses(), 50_000)]
+    assert len(set(drawn)) == 50_000
+    assert all(one in IPv4Network("10.0.0.0/8") for one in drawn)
+
+
+def test_instances_without_a_subnet_get_unique_addresses(aws: Sandbox) -> None:
+    ec2 = aws.client("ec2")
+    launched = ec2.run_instances(ImageId="ami-12345678", MinCount=5, MaxCount=5)["Instances"]
+    given = {one["PrivateIpAddress"] for one in launched}
+    assert len(given) == 5
+    assert given <= set(islice(addresses(), 100))
