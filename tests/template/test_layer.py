@@ -8,7 +8,8 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-MAKEFILE = Path(__file__).parents[2] / "layers" / "leeway" / "Makefile"
+ROOT = Path(__file__).parents[2]
+MAKEFILE = ROOT / "layers" / "leeway" / "Makefile"
 
 
 def test_compiled_extensions_are_copied_with_their_folders(tmp_path: Path) -> None:
@@ -28,7 +29,6 @@ def test_no_recipe_uses_an_option_of_gnu_tools() -> None:
     assert "--parents" not in MAKEFILE.read_text()
 
 
-ROOT = Path(__file__).parents[2]
 PIN = re.compile(r"^([A-Za-z0-9_.-]+)==([^ \\]+)", re.MULTILINE)
 
 

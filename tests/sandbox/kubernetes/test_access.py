@@ -1,10 +1,12 @@
-"""Authentication by EKS tokens, and authorization by RBAC."""
+"""Authentication by EKS tokens, authorization by RBAC, and impersonation."""
 
 from __future__ import annotations
 
 import base64
 import datetime
 import json
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from botocore.auth import SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from tests.sandbox.kubernetes.live import Live, running_cluster
+from tests.sandbox.kubernetes.live import PODS, Live, running_cluster
 from tests.sandbox.kubernetes.recorded import Exchange, exchanges
 
 _SECRET = "the-secret-of-all"
@@ -23,9 +25,11 @@ _ROLES = Path(__file__).parent / "roles.yaml"
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """Return a cluster that enforces RBAC, with one principal of each kind."""
+    """Return a cluster that enforces RBAC, with one principal of each kind. One of them may
+    impersonate only the user `reader`."""
     with running_cluster(tmp_path_factory.mktemp("guarded"), "--rbac", str(_ROLES)) as live:
-        grant(live, drains=["leeway:drain"], counts=["leeway:capacity"], powerless=[])
+        groups = {"drains": ["leeway:drain"], "counts": ["leeway:capacity"]}
+        grant(live, **groups, **{"powerless": [], "stand-in": []})
         yield live
 
 
@@ -218,3 +222,73 @@ def test_an_administrator_can_review_the_permissions_of_a_group(guarded: Live) -
         refused = client.post(path, json=body)
     assert refused.status_code == 403
     assert 'cannot create resource "subjectaccessreviews"' in refused.json()["message"]
+
+
+def status_as(live: Live, path: str = PODS, token: str = "", **headers: str | list[str]) -> Any:
+    """Return status and message of a GET with impersonation headers."""
+    names = {"user": "Impersonate-User", "group": "Impersonate-Group", "uid": "Impersonate-Uid"}
+    sent = [
+        (names[key], one)
+        for key, value in headers.items()
+        for one in (value if isinstance(value, list) else [value])
+    ]
+    with live.client(token or live.token) as client:
+        answer = client.get(path, headers=[*client.headers.multi_items(), *sent])
+    return answer.status_code, answer.json().get("message", "")
+
+
+def test_an_impersonated_user_determines_the_permissions(guarded: Live) -> None:
+    assert status_as(guarded, user="reader")[0] == 200
+    code, reasons = status_as(guarded, "/api/v1/nodes", user="reader")
+    assert code == 403
+    assert 'User "reader" cannot list resource "nodes"' in reasons
+    assert status_as(guarded, user="nobody")[0] == 403
+    assert status_as(guarded, user="nobody", group=["others", "readers"])[0] == 200
+
+
+def test_a_service_account_has_the_groups_of_its_namespace(guarded: Live) -> None:
+    assert status_as(guarded, user="system:serviceaccount:jobs:runner")[0] == 200
+    assert status_as(guarded, user="system:serviceaccount:other:runner")[0] == 403
+
+
+def test_each_impersonated_name_needs_the_permission(guarded: Live) -> None:
+    token = eks_token("stand-in")
+
+    assert status_as(guarded, token=token)[0] == 403
+    assert status_as(guarded, token=token, user="reader")[0] == 200
+    code, reasons = status_as(guarded, token=token, user="admin")
+    assert code == 403
+    assert reasons == (
+        'users "admin" is forbidden: User "stand-in" cannot impersonate resource "users" in API '
+        'group "" at the cluster scope'
+    )
+    for more in ({"group": "system:masters"}, {"uid": "7"}):
+        assert status_as(guarded, token=token, user="reader", **more)[0] == 403
+    account = "system:serviceaccount:jobs:runner"
+    reasons = status_as(guarded, token=token, user=account)[1]
+    assert 'cannot impersonate resource "serviceaccounts"' in reasons
+    assert 'in the namespace "jobs"' in reasons
+
+
+def test_a_group_without_a_user_is_refused(guarded: Live) -> None:
+    code, reasons = status_as(guarded, group="readers")
+
+    assert code == 500
+    assert "without impersonating a user" in reasons
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl on the PATH")
+@pytest.mark.parametrize(
+    ("arguments", "answer"),
+    [
+        (["list", "pods", "--as", "x", "--as-group", "readers"], "yes"),
+        (["create", "pods", "--subresource=eviction", "--as", "reader"], "no"),
+    ],
+)
+def test_kubectl_can_impersonate_a_user(guarded: Live, arguments: list[str], answer: str) -> None:
+    kubeconfig: Path = guarded.kubeconfig()
+    command = ["kubectl", "--kubeconfig", str(kubeconfig), "auth", "can-i", *arguments]
+
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert answer in result.stdout.split(), result.stdout + result.stderr
