@@ -34,7 +34,8 @@ def test_runs_without_and_with_workers_add_their_skipped_tests_with_reasons(
 ) -> None:
     (tmp_path / "test_some.py").write_text(TESTS)
     tally = tmp_path / "tally"
-    arguments = ["-p", "tests.tally", "-p", "no:cacheprovider", "--rootdir", tmp_path, tmp_path]
+    folder = str(tmp_path)
+    arguments = ["-p", "tests.tally", "-p", "no:cacheprovider", "--rootdir", folder, folder]
     for workers in ([], ["-p", "xdist.plugin", "-n", "1"]):
         subprocess.run(
             [sys.executable, "-m", "pytest", *workers, *arguments],
