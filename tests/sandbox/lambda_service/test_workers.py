@@ -1,19 +1,17 @@
 """The processes of functions: workers, long runs, faults that kill them, and the service's end."""
 
 import json
-import subprocess
-import sys
+import os
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from leeway_sandbox.children import Child
 
 from tests.sandbox import control_token
 
@@ -258,46 +256,28 @@ def test_a_wrong_clock_applies_at_once_to_running_workers(service: Any) -> None:
     eventually(lambda: is_wrong_by(0))
 
 
-SERVICE = [sys.executable, "-m", "leeway_sandbox.lambda_service", *control_token.OPTIONS]
+def test_the_service_stops_with_its_workers_on_sigterm() -> None:
+    arguments = [*control_token.OPTIONS, "--retry-delay", "0.1"]
+    child = Child.start("leeway_sandbox.lambda_service", arguments, Path(os.devnull))
+    try:
+        service = Service(f"http://127.0.0.1:{child.ready(60)['port']}")
+        functions = [
+            definition("echo", "plain.echo"),
+            definition("slow", "plain.slow"),
+            durable("waiting", "durable.waiting"),
+        ]
+        service.control("PUT", "functions", {"functions": functions})
+        worker = Path(f"/proc/{service.invoke('echo')['pid']}/stat")
+        service.send("slow", {"seconds": 60})
+        service.send("waiting:live", {})
+        service.client.close()
+        child.terminate()
 
-
-def _alive(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat")
-    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
-
-
-def _with_worker(line: str) -> tuple[Service, int]:
-    service = Service(f"http://127.0.0.1:{json.loads(line)['port']}")
-    functions = [
-        definition("echo", "plain.echo"),
-        definition("slow", "plain.slow"),
-        durable("waiting", "durable.waiting"),
-    ]
-    service.control("PUT", "functions", {"functions": functions})
-    pid = service.invoke("echo")["pid"]
-    service.send("slow", {"seconds": 60})
-    service.send("waiting:live", {})
-    service.client.close()
-    return service, pid
-
-
-@contextmanager
-def _started(*command: str) -> Iterator[tuple[subprocess.Popen[str], Any]]:
-    """A process and its standard output; it is always stopped after the test."""
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            yield process, process.stdout
-        finally:
-            process.kill()
-
-
-def test_it_stops_with_its_workers_on_sigterm() -> None:
-    with _started(*SERVICE, "--retry-delay", "0.1") as (process, output):
-        _, worker = _with_worker(output.readline())
-        process.terminate()
-
-        assert process.wait(60) == 0
-        assert output.read() == ""
-    eventually(lambda: not _alive(worker))
+        assert child.process.wait(60) == 0
+        assert child.process.stdout is not None
+        assert child.process.stdout.read() == b""
+    finally:
+        child.stop()
+    eventually(
+        lambda: not worker.exists() or worker.read_text().rpartition(")")[2].split()[0] == "Z"
+    )
