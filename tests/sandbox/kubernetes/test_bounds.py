@@ -23,9 +23,8 @@ from leeway_sandbox.kubernetes.eviction import Evictions
 from leeway_sandbox.kubernetes.store import Store
 from leeway_sandbox.kubernetes.writing import create
 
-from tests.sandbox.kubernetes.live import DEPLOYMENTS, PODS, bare_pod, budget, deployment
+from tests.sandbox.kubernetes.live import BUDGETS, DEPLOYMENTS, PODS, bare_pod, budget, deployment
 
-_BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 _DAEMONS = "/apis/apps/v1/namespaces/default/daemonsets"
 _AT_ONCE = Settings(
     pod_start=0,
@@ -69,7 +68,7 @@ async def live_once(cluster: Cluster, controllers: Controllers, number: int) -> 
         DEPLOYMENTS,
         deployment(f"app-{number}", 2, spec={"topologySpreadConstraints": [spread]}),
     )
-    covering = made(cluster, _BUDGETS, budget(f"app-{number}", f"app-{number}", maxUnavailable=1))
+    covering = made(cluster, BUDGETS, budget(f"app-{number}", f"app-{number}", maxUnavailable=1))
     homeless = made(cluster, PODS, bare_pod(f"homeless-{number}", nodeSelector={"no": "where"}))
 
     def running() -> list[dict[str, Any]]:

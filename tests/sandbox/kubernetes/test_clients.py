@@ -1,4 +1,4 @@
-"""Stock clients: kubectl, if it is installed, and lightkube."""
+"""Clients: the stock kubectl, if it is installed, and formats that other clients use."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
-from tests.sandbox.kubernetes.live import PODS, Live, bare_pod, budget, deployment
+from tests.sandbox.kubernetes.live import BUDGETS, PODS, Live, bare_pod, budget, deployment
 
 type Kubectl = Callable[..., subprocess.CompletedProcess[str]]
-
-_BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 
 
 @pytest.fixture(scope="module")
@@ -63,12 +62,12 @@ def test_kubectl_drain_refuses_then_drains_around_a_budget(cluster: Live, kubect
     cluster.create(PODS, bare_pod("unmanaged", **here))
     [guarded] = cluster.deploy("guarded", 1, spec=here)
     [daemon] = [one for one in cluster.running("app=agent") if one["spec"]["nodeName"] == node]
-    cluster.create(_BUDGETS, budget("guarded", "guarded", minAvailable=1))
+    cluster.create(BUDGETS, budget("guarded", "guarded", minAvailable=1))
 
     refused = kubectl("drain", node)
     forced = ("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force")
     blocked = kubectl(*forced, "--timeout=3s")
-    cluster.api.delete(f"{_BUDGETS}/guarded")
+    cluster.api.delete(f"{BUDGETS}/guarded")
     drained = kubectl(*forced, "--timeout=60s")
     restored = kubectl("uncordon", node)
 
@@ -247,3 +246,101 @@ def test_kubectl_drains_by_deleting_where_eviction_is_disabled(
 
     assert drained.returncode == 0, drained.stderr
     assert f"pod/{pod['metadata']['name']} deleted" in drained.stdout
+
+
+_MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+def make(live: Live, name: str, **data: str) -> dict[str, Any]:
+    """Create a ConfigMap labelled map=NAME."""
+    metadata = {"name": name, "labels": {"map": name}}
+    return live.create(_MAPS, {"metadata": metadata, "data": data})
+
+
+@pytest.mark.parametrize(
+    ("accept", "code"),
+    [
+        ("text/html", 406),
+        ("application/cbor", 406),
+        ("application/cbor, application/json", 200),
+        ("application/vnd.kubernetes.protobuf", 200),
+        ("*/*", 200),
+    ],
+)
+def test_an_unsupported_format_is_not_acceptable(live: Live, accept: str, code: int) -> None:
+    for params in ({}, {"watch": "1", "timeoutSeconds": "1"}):
+        answer = live.api.get(_MAPS, params=params, headers={"Accept": accept})
+        assert answer.status_code == code
+    if code == 406:
+        assert answer.json()["reason"] == "NotAcceptable"
+
+
+def test_an_object_that_leaves_the_selection_is_sent_in_its_last_selected_form(live: Live) -> None:
+    made = make(live, "leaver", a="1")
+    version = made["metadata"]["resourceVersion"]
+    live.patch(f"{_MAPS}/leaver", {"metadata": {"labels": {"map": "gone"}}, "data": {"a": "2"}})
+
+    params = {"watch": "1", "timeoutSeconds": "1", "labelSelector": "map=leaver"}
+    watched = live.api.get(_MAPS, params={**params, "resourceVersion": version}).text
+
+    [event] = [json.loads(line) for line in watched.splitlines()]
+    assert event["type"] == "DELETED"
+    assert event["object"]["metadata"]["labels"] == {"map": "leaver"}
+    assert event["object"]["data"] == {"a": "1"}
+    assert int(event["object"]["metadata"]["resourceVersion"]) > int(version)
+
+
+def json_patch(live: Live, path: str, *operations: dict[str, Any]) -> httpx.Response:
+    """Send a JSON patch."""
+    return live.patch(path, list(operations), "json-patch+json")
+
+
+def test_a_json_patch_replaces_a_field_that_is_missing(live: Live) -> None:
+    make(live, "patched", a="1")
+    path = f"{_MAPS}/patched"
+
+    missing = {"op": "replace", "path": "/data/b~1c", "value": "2"}
+    nowhere = {"op": "replace", "path": "/binaryData/c", "value": "2"}
+    removal = {"op": "remove", "path": "/data/none"}
+
+    assert json_patch(live, path, missing).json()["data"] == {"a": "1", "b/c": "2"}
+    assert json_patch(live, path, nowhere).status_code == 422
+    assert json_patch(live, path, removal).status_code == 422
+
+
+def test_kubectl_patches_by_json(live: Live, kubectl: Kubectl) -> None:
+    live.create(PODS, bare_pod("by-json"))
+    operation = {"op": "replace", "path": "/metadata/annotations", "value": {"a": "b"}}
+
+    done = kubectl("patch", "pod", "by-json", "--type=json", "-p", json.dumps([operation]))
+
+    assert done.returncode == 0, done.stderr
+    assert live.api.get(f"{PODS}/by-json").json()["metadata"]["annotations"] == {"a": "b"}
+
+
+def test_kubectl_creates_bindings_without_a_file_and_no_other_objects(
+    live: Live, kubectl: Kubectl
+) -> None:
+    subjects = ("--user=ann", "--group=team", "--serviceaccount=default:robot")
+    for arguments in (
+        ("rolebinding", "by-hand", "--role=by-hand", *subjects),
+        ("clusterrolebinding", "by-hand", "--clusterrole=by-hand", *subjects),
+    ):
+        done = kubectl("create", *arguments)
+        assert done.returncode == 0, done.stderr
+    refused = kubectl("create", "service", "clusterip", "by-hand", "--tcp=80")
+
+    group = "rbac.authorization.k8s.io"
+    for path, kind in (
+        ("namespaces/default/rolebindings/by-hand", "Role"),
+        ("clusterrolebindings/by-hand", "ClusterRole"),
+    ):
+        binding = live.api.get(f"/apis/{group}/v1/{path}").json()
+        assert binding["roleRef"] == {"apiGroup": group, "kind": kind, "name": "by-hand"}
+        assert binding["subjects"] == [
+            {"kind": "User", "apiGroup": group, "name": "ann"},
+            {"kind": "Group", "apiGroup": group, "name": "team"},
+            {"kind": "ServiceAccount", "name": "robot", "namespace": "default"},
+        ]
+    assert refused.returncode != 0
+    assert live.api.get("/api/v1/namespaces/default/services/by-hand").status_code == 404

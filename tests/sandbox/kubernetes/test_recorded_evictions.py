@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.sandbox.kubernetes.live import Live, bare_pod, budget
+from tests.sandbox.kubernetes.live import BUDGETS, Live, bare_pod, budget
 from tests.sandbox.kubernetes.recorded import Exchange, differences, exchanges
 
 _POD = re.compile(r"(free|blocked|twice)-[0-9a-z]{8,10}-[0-9a-z]{5}")
@@ -40,10 +40,9 @@ def names(live: Live) -> Names:
         app: [pod["metadata"]["name"] for pod in live.deploy(app, replicas, annotations=slow)]
         for app, replicas in (("free", 6), ("blocked", 3), ("twice", 2))
     }
-    budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
-    live.create(budgets, budget("blocked", "blocked", minAvailable=3))
-    live.create(budgets, budget("twice-a", "twice", maxUnavailable=1))
-    live.create(budgets, budget("twice-b", "twice", maxUnavailable=1))
+    live.create(BUDGETS, budget("blocked", "blocked", minAvailable=3))
+    live.create(BUDGETS, budget("twice-a", "twice", maxUnavailable=1))
+    live.create(BUDGETS, budget("twice-b", "twice", maxUnavailable=1))
     live.create("/api/v1/namespaces", {"metadata": {"name": "leaving"}})
     stuck = bare_pod("stuck", terminationGracePeriodSeconds=1)
     stuck["metadata"]["finalizers"] = ["example.com/never"]

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.sandbox.kubernetes.live import PODS, Live, budget
+from tests.sandbox.kubernetes.live import BUDGETS, PODS, Live, budget
 from tests.sandbox.kubernetes.recorded import Exchange, differences, document, exchanges
 
 _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -24,10 +24,9 @@ def cluster(live: Live) -> Live:
     live.add_nodes(1, 2, 3)
     for app, replicas in (("blocked", 3), ("free", 7), ("twice", 2)):
         live.deploy(app, replicas)
-    budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
-    live.create(budgets, budget("blocked", "blocked", minAvailable=3))
-    live.create(budgets, budget("twice-a", "twice", maxUnavailable=1))
-    live.create(budgets, budget("twice-b", "twice", maxUnavailable=1))
+    live.create(BUDGETS, budget("blocked", "blocked", minAvailable=3))
+    live.create(BUDGETS, budget("twice-a", "twice", maxUnavailable=1))
+    live.create(BUDGETS, budget("twice-b", "twice", maxUnavailable=1))
     return live
 
 

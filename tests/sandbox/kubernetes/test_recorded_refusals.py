@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from tests.sandbox.kubernetes.live import (
+    BUDGETS,
     PODS,
     Live,
     bare_pod,
@@ -20,7 +21,6 @@ from tests.sandbox.kubernetes.live import (
 )
 from tests.sandbox.kubernetes.recorded import Exchange, exchanges
 
-BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 NODE = "ip-10-0-0-1.ec2.internal"
 WRITE_SECONDS = 1.0

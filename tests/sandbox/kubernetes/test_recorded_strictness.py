@@ -9,7 +9,7 @@ import pytest
 from leeway_sandbox.kubernetes import schema
 from leeway_sandbox.kubernetes.registry import KINDS
 
-from tests.sandbox.kubernetes.live import Live, budget
+from tests.sandbox.kubernetes.live import BUDGETS, Live, budget
 from tests.sandbox.kubernetes.recorded import Exchange, differences, exchanges
 
 _STRICT = exchanges("strict-reading")
@@ -42,7 +42,7 @@ def test_a_request_is_answered_as_recorded(cluster: Live, exchange: Exchange) ->
 
 def test_no_stored_object_has_a_value_that_the_server_omits(cluster: Live) -> None:
     cluster.deploy("omits", 2)
-    cluster.create("/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget("o", "omits"))
+    cluster.create(BUDGETS, budget("o", "omits"))
     found = []
     for kind in KINDS.values():
         root = f"/apis/{kind.api_version}" if kind.group else f"/api/{kind.version}"

@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from tests.sandbox.kubernetes.live import DEPLOYMENTS, PODS, Live, bare_pod, budget, deployment
+from tests.sandbox.kubernetes.live import (
+    BUDGETS,
+    DEPLOYMENTS,
+    PODS,
+    Live,
+    bare_pod,
+    budget,
+    deployment,
+)
 
 _CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 _LIST, _WATCH = "/api/v1/pods?", "/api/v1/pods?watch=1&"
@@ -111,7 +119,6 @@ def test_a_page_of_an_expired_list_is_refused_with_a_new_token(live: Live) -> No
     assert rest.json()["items"][0]["metadata"]["name"] == "kube-node-lease"
 
 
-_BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 _PERCENT = "a valid percent string must be a numeric string followed by an ending '%'"
 
 
@@ -147,7 +154,7 @@ def causes(answer: Any) -> list[tuple[str, str]]:
 def test_a_budget_with_invalid_bounds_is_refused(
     cluster: Live, bounds: dict[str, Any], field: str, reasons: str
 ) -> None:
-    [(where, message)] = causes(cluster.api.post(_BUDGETS, json=budget("wrong", "web", **bounds)))
+    [(where, message)] = causes(cluster.api.post(BUDGETS, json=budget("wrong", "web", **bounds)))
 
     assert where == field
     assert reasons in message
