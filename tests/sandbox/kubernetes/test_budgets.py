@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: their arithmetic, evictions that never exceed them, and interrupted ones."""
+"""PodDisruptionBudgets: their arithmetic, and evictions that keep them or are interrupted."""
 
 from __future__ import annotations
 

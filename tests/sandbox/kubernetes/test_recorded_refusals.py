@@ -43,13 +43,8 @@ def recorded(label: str) -> Exchange:
 def guarded(live: Live, name: str, replicas: int, allowed: int) -> list[str]:
     names = [pod["metadata"]["name"] for pod in live.deploy(name, replicas)]
     live.create(BUDGETS, budget(name, name, maxUnavailable=allowed))
-    live.until(lambda: status_of(live, name).get("disruptionsAllowed") == allowed)
+    live.until(lambda: live.budget_status(name).get("disruptionsAllowed") == allowed)
     return names
-
-
-def status_of(live: Live, name: str) -> dict[str, Any]:
-    status: dict[str, Any] = live.api.get(f"{BUDGETS}/{name}").json()["status"]
-    return status
 
 
 def test_an_eviction_writes_its_budget_again_after_a_conflict(live: Live) -> None:
@@ -71,7 +66,7 @@ def test_the_budget_of_an_abandoned_eviction_is_still_written(live: Live) -> Non
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": first}}
     with live.client(live.token) as impatient, pytest.raises(httpx.ReadTimeout):
         impatient.post(f"{PODS}/{first}/eviction", json=body, timeout=WRITE_SECONDS / 3)
-    live.until(lambda: first in status_of(live, "left").get("disruptedPods", {}))
+    live.until(lambda: first in live.budget_status("left").get("disruptedPods", {}))
     assert "deletionTimestamp" not in live.api.get(f"{PODS}/{first}").json()["metadata"]
 
 
