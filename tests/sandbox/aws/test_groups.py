@@ -1,4 +1,4 @@
-"""Groups keep their desired size; instances leave them by AWS's rules."""
+"""Auto Scaling groups: their instances, LaunchInstances, and lifecycle hooks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.sandbox.aws.started import Sandbox, hook
+from tests.sandbox.aws.started import Recorder, Sandbox, hook
 
 
 def _steady(aws: Sandbox, group: str, size: int) -> None:
@@ -183,3 +183,307 @@ def test_an_override_names_its_launch_template_by_the_id_or_by_the_name(aws: San
     for wrong in (both, {"Version": "1"}):
         with pytest.raises(ClientError, match="either launchTemplateId or LaunchTemplateName"):
             scaling.update_auto_scaling_group(AutoScalingGroupName="of-override", **policy(wrong))
+
+
+ZONES = ["us-east-1a", "us-east-1b"]
+NO_CAPACITY = {
+    "service": "autoscaling",
+    "action": "Launch",
+    "error": "InsufficientInstanceCapacity",
+}
+
+
+def launch(aws: Sandbox, group: str, token: str, **more: Any) -> Any:
+    return aws.client("autoscaling").launch_instances(
+        AutoScalingGroupName=group, RequestedCapacity=1, ClientToken=token, **more
+    )
+
+
+def code(aws: Sandbox, group: str, token: str = "t-1", **more: Any) -> str:  # noqa: S107
+    with pytest.raises(ClientError) as refused:
+        launch(aws, group, token, **more)
+    result: str = refused.value.response["Error"]["Code"]
+    return result
+
+
+def desired(aws: Sandbox, group: str) -> int:
+    described = aws.client("autoscaling").describe_auto_scaling_groups(
+        AutoScalingGroupNames=[group]
+    )
+    wanted: int = described["AutoScalingGroups"][0]["DesiredCapacity"]
+    return wanted
+
+
+def mixed(aws: Sandbox, name: str, share: int, weights: dict[str, str], **more: Any) -> list[str]:
+    """A group with a mixed instances policy, a share of On-Demand, and weighted types."""
+    template = aws.client("ec2").create_launch_template(
+        LaunchTemplateName=f"{name}-mixed", LaunchTemplateData={"ImageId": "ami-12345678"}
+    )
+    overrides = [{"InstanceType": one, "WeightedCapacity": to} for one, to in weights.items()]
+    policy = {
+        "LaunchTemplate": {
+            "LaunchTemplateSpecification": {
+                "LaunchTemplateId": template["LaunchTemplate"]["LaunchTemplateId"],
+                "Version": "$Latest",
+            },
+            "Overrides": overrides,
+        },
+        "InstancesDistribution": {"OnDemandPercentageAboveBaseCapacity": share},
+    }
+    aws.client("autoscaling").create_auto_scaling_group(
+        AutoScalingGroupName=name,
+        MinSize=0,
+        MaxSize=20,
+        AvailabilityZones=ZONES,
+        MixedInstancesPolicy=policy,
+        **more,
+    )
+    aws.wait(lambda: set(aws.states(name).values()) == {"InService"} or not more)
+    return list(aws.states(name))
+
+
+def test_it_launches_at_once_in_the_zone_and_raises_the_desired_capacity(aws: Sandbox) -> None:
+    aws.group("sync", 2)
+    aws.client("autoscaling").put_lifecycle_hook(
+        AutoScalingGroupName="sync", **hook("ready", "LAUNCHING")
+    )
+    answer = launch(aws, "sync", "first", AvailabilityZones=["us-east-1b"])
+    [text] = answer["Instances"]
+    assert (text["AvailabilityZone"], text["InstanceType"]) == ("us-east-1b", "m5.large")
+    assert answer["Errors"] == []
+    [successor] = text["InstanceIds"]
+    assert aws.states("sync")[successor].startswith("Pending"), "its hooks are waited for"
+    assert desired(aws, "sync") == 3
+
+
+def test_a_known_token_returns_the_same_answer_without_a_launch(aws: Sandbox) -> None:
+    aws.group("tokens", 1)
+    first = launch(aws, "tokens", "i-1-1", AvailabilityZones=ZONES[:1])
+    again = launch(aws, "tokens", "i-1-1", AvailabilityZones=ZONES[:1])
+    assert again["Instances"] == first["Instances"]
+    assert desired(aws, "tokens") == 2
+    other = code(aws, "tokens", "i-1-1", AvailabilityZones=ZONES[1:])
+    assert other == "IdempotentParameterMismatch"
+
+
+def test_a_zone_without_capacity_is_reported_and_the_group_does_not_change(aws: Sandbox) -> None:
+    aws.group("full", 1)
+    fault = NO_CAPACITY | {"instance_type": "m5.large", "zone": "us-east-1a"}
+    aws.control("PUT", "faults", {"faults": [fault]})
+    answer = launch(aws, "full", "a", AvailabilityZones=["us-east-1a"])
+    [error] = answer["Errors"]
+    assert (answer["Instances"], error["ErrorCode"]) == ([], "InsufficientInstanceCapacity")
+    assert (error["InstanceType"], error["AvailabilityZone"]) == ("m5.large", "us-east-1a")
+    assert desired(aws, "full") == 1
+    assert launch(aws, "full", "b", AvailabilityZones=["us-east-1b"])["Instances"]
+    retry = {"RetryStrategy": "retry-with-group-configuration"}
+    launch(aws, "full", "c", AvailabilityZones=["us-east-1a"], **retry)
+    assert desired(aws, "full") == 3
+    aws.wait(lambda: len(aws.states("full")) == 3)
+    aws.control("PUT", "faults", {"faults": []})
+
+
+def test_requests_that_aws_documents_as_unsupported_are_refused(aws: Sandbox) -> None:
+    aws.group("refused", 1, MaxSize=1)
+    assert code(aws, "refused") == "ValidationError", "a zone has to be named"
+    assert code(aws, "refused", AvailabilityZones=["us-east-1f"]) == "ValidationError"
+    in_zone: dict[str, Any] = {"AvailabilityZones": ZONES[:1]}
+    assert code(aws, "refused", **in_zone) == "ValidationError", "it is at its maximum"
+    scaling = aws.client("autoscaling")
+    scaling.update_auto_scaling_group(AutoScalingGroupName="refused", MaxSize=3)
+    scaling.put_warm_pool(AutoScalingGroupName="refused")
+    assert code(aws, "refused", **in_zone) == "UnsupportedOperation"
+    mixed(aws, "both", 50, {"m5.large": "1"}, DesiredCapacity=1)
+    assert code(aws, "both", **in_zone) == "ValidationError"
+    scaling.create_launch_configuration(
+        LaunchConfigurationName="old", ImageId="ami-12345678", InstanceType="m5.large"
+    )
+    scaling.create_auto_scaling_group(
+        AutoScalingGroupName="old",
+        LaunchConfigurationName="old",
+        MinSize=0,
+        MaxSize=1,
+        AvailabilityZones=ZONES,
+    )
+    assert code(aws, "old", **in_zone) == "ValidationError"
+
+
+def test_capacity_is_counted_in_units_for_weighted_types(aws: Sandbox) -> None:
+    [member] = mixed(aws, "weighs", 0, {"m5.xlarge": "4"}, DesiredCapacity=4)
+    described = aws.client("autoscaling").describe_auto_scaling_instances(InstanceIds=[member])
+    assert described["AutoScalingInstances"][0]["WeightedCapacity"] == "4"
+    aws.client("autoscaling").launch_instances(
+        AutoScalingGroupName="weighs",
+        RequestedCapacity=4,
+        ClientToken="t",
+        AvailabilityZones=ZONES[1:],
+    )
+    assert (len(aws.states("weighs")), desired(aws, "weighs")) == (2, 8)
+    aws.client("autoscaling").terminate_instance_in_auto_scaling_group(
+        InstanceId=member, ShouldDecrementDesiredCapacity=True
+    )
+    assert desired(aws, "weighs") == 4
+
+
+def _terminate(aws: Sandbox, instance: str) -> None:
+    aws.client("autoscaling").terminate_instance_in_auto_scaling_group(
+        InstanceId=instance, ShouldDecrementDesiredCapacity=False
+    )
+
+
+def _waits(aws: Sandbox, group: str, instance: str, state: str = "Terminating:Wait") -> None:
+    aws.wait(lambda: aws.states(group).get(instance) == state)
+
+
+def _gone(aws: Sandbox, group: str, instance: str) -> None:
+    aws.wait(lambda: instance not in aws.states(group))
+
+
+def test_a_terminating_instance_keeps_running_during_its_hook_and_is_replaced(aws: Sandbox) -> None:
+    [instance] = aws.group("waits", 1, LifecycleHookSpecificationList=[hook("drain")])
+    _terminate(aws, instance)
+    _waits(aws, "waits", instance)
+    replaced = aws.wait(lambda: "InService" in aws.states("waits").values())
+    described = aws.client("ec2").describe_instances(InstanceIds=[instance])
+    assert described["Reservations"][0]["Instances"][0]["State"]["Name"] == "running"
+    assert replaced
+    assert aws.states("waits")[instance] == "Terminating:Wait"
+
+
+def test_the_notice_of_a_hook_has_the_documented_shape(aws: Sandbox, recorder: Recorder) -> None:
+    aws.control("PUT", "links", {"lambda": recorder.url})
+    events = aws.client("events")
+    pattern = '{"source": ["aws.autoscaling"], "detail-type": [{"suffix": "Lifecycle Action"}]}'
+    events.put_rule(Name="hooks", EventPattern=pattern)
+    arn = "arn:aws:lambda:us-east-1:123456789012:function:receive:live"
+    events.put_targets(Rule="hooks", Targets=[{"Id": "f", "Arn": arn}])
+    [instance] = aws.group(
+        "shape",
+        1,
+        LifecycleHookSpecificationList=[hook("drain", NotificationMetadata="some words")],
+    )
+    _terminate(aws, instance)
+    [request] = aws.wait(
+        lambda: [r for r in recorder.requests if r["body"]["detail"]["EC2InstanceId"] == instance]
+    )
+    event, token = request["body"], request["body"]["detail"].pop("LifecycleActionToken")
+    group = aws.client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=["shape"])
+    assert event["detail-type"] == "EC2 Instance-terminate Lifecycle Action"
+    assert event["resources"] == [group["AutoScalingGroups"][0]["AutoScalingGroupARN"]]
+    assert event["detail"] == {
+        "AutoScalingGroupName": "shape",
+        "LifecycleHookName": "drain",
+        "EC2InstanceId": instance,
+        "LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING",
+        "NotificationMetadata": "some words",
+        "Origin": "AutoScalingGroup",
+        "Destination": "EC2",
+    }
+    aws.client("autoscaling").complete_lifecycle_action(
+        AutoScalingGroupName="shape",
+        LifecycleHookName="drain",
+        LifecycleActionToken=token,
+        LifecycleActionResult="CONTINUE",
+    )
+    _gone(aws, "shape", instance)
+
+
+def test_a_missing_heartbeat_ends_the_wait_with_the_default_result(aws: Sandbox) -> None:
+    [instance] = aws.group(
+        "silent", 1, LifecycleHookSpecificationList=[hook("drain", HeartbeatTimeout=1)]
+    )
+    _terminate(aws, instance)
+    _gone(aws, "silent", instance)
+    outcomes = [entry["outcome"] for entry in aws.journal("lifecycle-action", instance=instance)]
+    assert outcomes == ["begun", "timed-out"]
+
+
+def test_the_global_timeout_is_a_hundred_heartbeats_up_to_48_hours(aws: Sandbox) -> None:
+    scaling = aws.client("autoscaling")
+    aws.group("timeouts", 0)
+    for name, timeout in (("short", 30), ("long", 7200)):
+        scaling.put_lifecycle_hook(
+            AutoScalingGroupName="timeouts", **hook(name, HeartbeatTimeout=timeout)
+        )
+    hooks = scaling.describe_lifecycle_hooks(AutoScalingGroupName="timeouts")["LifecycleHooks"]
+    limits = {hook["LifecycleHookName"]: hook["GlobalTimeout"] for hook in hooks}
+    assert limits == {"short": 3000, "long": 172800}
+    assert {hook["DefaultResult"] for hook in hooks} == {"ABANDON"}
+
+
+def test_a_launching_instance_is_not_in_service_before_its_hook_is_completed(aws: Sandbox) -> None:
+    aws.group("admit", 0, LifecycleHookSpecificationList=[hook("admit", "LAUNCHING")])
+    scaling = aws.client("autoscaling")
+    scaling.set_desired_capacity(AutoScalingGroupName="admit", DesiredCapacity=1)
+    aws.wait(lambda: list(aws.states("admit").values()) == ["Pending:Wait"])
+    [instance] = aws.states("admit")
+    scaling.complete_lifecycle_action(
+        AutoScalingGroupName="admit",
+        LifecycleHookName="admit",
+        InstanceId=instance,
+        LifecycleActionResult="CONTINUE",
+    )
+    assert aws.states("admit") == {instance: "InService"}
+
+
+def test_abandoning_a_launch_terminates_the_instance_and_another_is_launched(aws: Sandbox) -> None:
+    aws.group("abandon", 0, LifecycleHookSpecificationList=[hook("admit", "LAUNCHING")])
+    scaling = aws.client("autoscaling")
+    scaling.set_desired_capacity(AutoScalingGroupName="abandon", DesiredCapacity=1)
+    aws.wait(lambda: list(aws.states("abandon").values()) == ["Pending:Wait"])
+    [instance] = aws.states("abandon")
+    scaling.complete_lifecycle_action(
+        AutoScalingGroupName="abandon",
+        LifecycleHookName="admit",
+        InstanceId=instance,
+        LifecycleActionResult="ABANDON",
+    )
+    aws.wait(lambda: list(aws.states("abandon").values()) == ["Pending:Wait"])
+    assert instance not in aws.states("abandon")
+    unsuccessful = "EC2 Instance Launch Unsuccessful"
+    assert aws.journal("notice", detail_type=unsuccessful, instance=instance)
+
+
+def test_an_instance_waits_for_all_hooks_unless_one_is_abandoned(aws: Sandbox) -> None:
+    hooks = [hook("drain"), hook("logs")]
+    first, second = aws.group("several", 2, LifecycleHookSpecificationList=hooks)
+    scaling = aws.client("autoscaling")
+
+    def complete(instance: str, name: str, result: str) -> None:
+        scaling.complete_lifecycle_action(
+            AutoScalingGroupName="several",
+            LifecycleHookName=name,
+            InstanceId=instance,
+            LifecycleActionResult=result,
+        )
+
+    for instance in (first, second):
+        _terminate(aws, instance)
+        _waits(aws, "several", instance)
+    complete(first, "drain", "CONTINUE")
+    assert aws.states("several")[first] == "Terminating:Wait"
+    complete(first, "logs", "CONTINUE")
+    complete(second, "drain", "ABANDON")
+    _gone(aws, "several", first)
+    _gone(aws, "several", second)
+
+
+def test_instances_continue_when_their_hook_is_deleted(aws: Sandbox) -> None:
+    [instance] = aws.group("deleted", 1, LifecycleHookSpecificationList=[hook("drain")])
+    _terminate(aws, instance)
+    _waits(aws, "deleted", instance)
+    aws.client("autoscaling").delete_lifecycle_hook(
+        AutoScalingGroupName="deleted", LifecycleHookName="drain"
+    )
+    _gone(aws, "deleted", instance)
+    assert instance not in aws.states("deleted")
+
+
+def test_a_hook_that_aws_refuses_is_refused(aws: Sandbox) -> None:
+    aws.group("no-hook", 0)
+    wrong = {"HeartbeatTimeout": 7201}, {"DefaultResult": "RETRY"}, {"LifecycleTransition": "up"}
+    for one in wrong:
+        with pytest.raises(ClientError, match="ValidationError"):
+            aws.client("autoscaling").put_lifecycle_hook(
+                AutoScalingGroupName="no-hook", **(hook("drain") | one)
+            )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import concurrent.futures
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import httpx
 import pytest
