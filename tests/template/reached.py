@@ -15,6 +15,7 @@ from leeway.table import Table
 
 ROOT = Path(__file__).parents[2]
 LAYER = ROOT / "layers" / "leeway"
+FUNCTIONS = sorted(path.parent.name for path in (ROOT / "functions").glob("*/handler.py"))
 
 PROBES = "leeway.wiring.probes"
 """It serves all functions, and asks for rights that others give: test_probes.py compares them."""

@@ -46,11 +46,9 @@ def logged_fields() -> frozenset[str]:
     """The names that the layer passes to its log lines as `extra`, or builds for it."""
     found = {one.name for one in fields(NodeCount)} | BY_LOGGER
     for path in LAYER.rglob("*.py"):
-        tree = ast.parse(path.read_text())
-        if "logger" in path.read_text():
-            keys = [
-                key for node in ast.walk(tree) if isinstance(node, ast.Dict) for key in node.keys
-            ]
+        if "logger" in (code := path.read_text()):
+            nodes = ast.walk(ast.parse(code))
+            keys = [key for node in nodes if isinstance(node, ast.Dict) for key in node.keys]
             found |= {str(key.value) for key in keys if isinstance(key, ast.Constant)}
     return frozenset(found)
 
