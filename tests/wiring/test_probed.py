@@ -36,14 +36,15 @@ def inputs_of_schedules() -> list[Any]:
     return [json.loads(text) for text in texts]
 
 
-@pytest.mark.parametrize("file", sorted(EVENTS.rglob("*.json")), ids=lambda file: file.stem)
-def test_an_event_gets_to_the_handler(file: Path) -> None:
-    assert handler(json.loads(file.read_text()), None) == "handled"
+def test_an_event_gets_to_the_handler() -> None:
+    files = sorted(EVENTS.rglob("*.json"))
+    assert len(files) > 20
+    for file in files:
+        assert handler(json.loads(file.read_text()), None) == "handled", file
 
 
-@pytest.mark.parametrize(
-    "event",
-    [
+def test_what_has_other_keys_gets_to_the_handler() -> None:
+    events = [
         None,
         "probe",
         [],
@@ -53,11 +54,9 @@ def test_an_event_gets_to_the_handler(file: Path) -> None:
         {"instance": "i-00000000", "cluster": "none", "attempt": 1},
         {"leeway": "probe", "cluster": "prod", "detail-type": "EC2 Spot Instance Interruption"},
         *inputs_of_schedules(),
-    ],
-    ids=str,
-)
-def test_what_has_other_keys_gets_to_the_handler(event: Any) -> None:
-    assert handler(event, None) == "handled"
+    ]
+    for event in events:
+        assert handler(event, None) == "handled", event
 
 
 def test_a_probe_is_answered_instead_of_the_handler() -> None:
