@@ -64,7 +64,8 @@ from tests.fakes.networks import NetworksInMemory
 from tests.fakes.node_clusters import InstanceProfilesInMemory, NodeClustersInMemory, role_arn
 from tests.fakes.table import TableInMemory
 from tests.launch.conftest import catalog
-from tests.launch.pools import manifests, node_class, pool
+from tests.launch.pools import node_class, pool
+from tests.manifests.texts import manifests
 from tests.sandbox.aws.fleet_calls import AL2023, image, profile, subnets
 from tests.sandbox.aws.started import Sandbox
 

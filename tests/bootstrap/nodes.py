@@ -2,16 +2,16 @@
 them."""
 
 import functools
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from leeway.bootstrap.node import ClusterDetails, NodeTemplate, templates_of
 from leeway.bootstrap.user_data import UserData, render
-from leeway.manifests.reading import read_manifests
 from leeway.selection.offers.machines import Machine, machine
 from leeway_sandbox.aws.regions import read_region
+
+from tests.manifests.texts import manifests
 
 USERS = Path(__file__).parent / "users"
 
@@ -76,9 +76,7 @@ def template(
             },
         },
     ]
-    reading = read_manifests("\n---\n".join(map(json.dumps, documents)), "pool.yaml")
-    assert reading.problems == ()
-    (found,) = templates_of(one.manifest for one in reading.written)
+    (found,) = templates_of(manifests(*documents))
     return found
 
 

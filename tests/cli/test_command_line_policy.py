@@ -30,7 +30,8 @@ from tests.cli.conftest import drop_clients
 from tests.cli.test_status import pause, retire, store_drain
 from tests.disruption.clusters import facts
 from tests.launch.launching import NOW
-from tests.launch.pools import manifests, node_class, pool
+from tests.launch.pools import node_class, pool
+from tests.manifests.texts import manifests
 from tests.sandbox.aws.started import Sandbox, started
 from tests.template.granted import actions_of, keys_of
 from tests.template.granted import statements as of_roles

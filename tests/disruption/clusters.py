@@ -24,7 +24,8 @@ from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import ExistingNode, Pod
 
 from tests.launch.launching import NOW
-from tests.launch.pools import manifests, node_class, pool
+from tests.launch.pools import node_class, pool
+from tests.manifests.texts import manifests
 from tests.provisioning.buying import node
 
 DAY = timedelta(days=1)

@@ -14,7 +14,8 @@ from leeway.selection.offers.catalog import Catalog
 from tests.disruption.clusters import Cluster
 from tests.disruption.returning import Returning
 from tests.launch.conftest import catalog
-from tests.launch.pools import manifests, node_class, pods, pool, settings
+from tests.launch.pools import node_class, pods, pool, settings
+from tests.manifests.texts import manifests
 
 __all__ = ["catalog"]
 

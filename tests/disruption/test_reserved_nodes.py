@@ -22,7 +22,8 @@ from tests.disruption.clusters import Cluster, facts
 from tests.disruption.returning import Returning
 from tests.disruption.snapshots import own_node, snapshot
 from tests.launch.conftest import catalog
-from tests.launch.pools import manifests, node_class, pods, pool
+from tests.launch.pools import node_class, pods, pool
+from tests.manifests.texts import manifests
 from tests.selection.workloads import spec
 
 __all__ = ["catalog"]

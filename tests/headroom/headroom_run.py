@@ -6,16 +6,16 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-import yaml
 from leeway.headroom.keep_headroom import HeadroomReport, KeepHeadroom
 from leeway.headroom.status import STATUS, HeadroomStatus
 from leeway.kubernetes.workloads import HttpWorkloads
 from leeway.manifests.configuration import Configuration
 from leeway.manifests.headroom import desired_headroom
-from leeway.manifests.reading import Written, read_manifests
+from leeway.manifests.reading import Written
 from leeway.policy.rules import ClusterPolicy
 
 from tests.fakes.table import TableInMemory
+from tests.manifests.texts import written
 from tests.sandbox.kubernetes.live import DEPLOYMENTS, Live, deployment
 
 NUMBERS = count(1)
@@ -67,9 +67,7 @@ class HeadroomRun(Configuration):
 
     def apply(self, *documents: dict[str, Any]) -> None:
         """Replace all manifests."""
-        reading = read_manifests(yaml.dump_all(documents, Dumper=yaml.CSafeDumper), "test")
-        assert not reading.problems
-        self.written = reading.written
+        self.written = written(*documents)
 
     def run(self, at: datetime | None = None) -> HeadroomReport:
         self.at = at or self.at

@@ -29,7 +29,8 @@ from tests.fakes.networks import NetworksInMemory
 from tests.fakes.node_clusters import InstanceProfilesInMemory, NodeClustersInMemory
 from tests.fakes.offerings import OfferingsInMemory
 from tests.fakes.table import Stored, TableInMemory
-from tests.launch.pools import ONE_POD_EACH, manifests, node_class, pods, pool, settings
+from tests.launch.pools import ONE_POD_EACH, node_class, pods, pool, settings
+from tests.manifests.texts import manifests
 
 NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")

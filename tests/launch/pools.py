@@ -3,12 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import yaml
 from leeway.launch.node_settings import NodeSettings, settings_of
-from leeway.manifests.base import Manifest
-from leeway.manifests.reading import read_manifests
 from leeway.selection.pods import Pod, PodSpec
 from leeway.selection.resources import Resources
+
+from tests.manifests.texts import manifests
 
 SUBNET_TERMS = [{"tags": {"discovery": "prod"}}]
 GROUP_TERMS = [{"tags": {"discovery": "prod"}}]
@@ -82,14 +81,6 @@ def with_class(of: dict[str, Any], **spec: Any) -> tuple[dict[str, Any], dict[st
     own["metadata"]["name"] = name
     of["spec"]["template"]["spec"]["nodeClassRef"]["name"] = name
     return of, own
-
-
-def manifests(*documents: Mapping[str, Any]) -> list[Manifest]:
-    """The manifests as Leeway reads them."""
-    text = yaml.dump_all(map(dict, documents), Dumper=yaml.CSafeDumper)
-    reading = read_manifests(text, "test.yaml")
-    assert not reading.problems, reading.problems
-    return [one.manifest for one in reading.written]
 
 
 def settings(*documents: Mapping[str, Any]) -> NodeSettings:

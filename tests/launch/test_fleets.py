@@ -25,7 +25,8 @@ from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import Pod
 
-from tests.launch.pools import manifests, node_class, pods, pool
+from tests.launch.pools import node_class, pods, pool
+from tests.manifests.texts import manifests
 
 SUBNETS = {f"us-east-1{zone}": f"subnet-{zone}" for zone in "abcdf"}
 

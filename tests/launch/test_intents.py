@@ -17,7 +17,8 @@ from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import NodePool
 
-from tests.launch.pools import manifests, node_class, pods, pool
+from tests.launch.pools import node_class, pods, pool
+from tests.manifests.texts import manifests
 
 NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 REQUEST = FleetRequest(

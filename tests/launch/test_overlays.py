@@ -18,7 +18,8 @@ from leeway.selection.resources import Resources
 
 from tests.launch.conftest import catalog
 from tests.launch.launching import NOW, World, order
-from tests.launch.pools import document, manifests, node_class, pods, pool
+from tests.launch.pools import document, node_class, pods, pool
+from tests.manifests.texts import manifests
 
 __all__ = ["catalog"]
 

@@ -16,8 +16,9 @@ from leeway.selection.resources import Resources
 
 from tests.launch.conftest import catalog
 from tests.launch.launching import World, order
-from tests.launch.pools import manifests, node_class, pods, pool
+from tests.launch.pools import node_class, pods, pool
 from tests.launch.test_price_ceiling import planned, usual
+from tests.manifests.texts import manifests
 
 __all__ = ["catalog"]
 

@@ -4,13 +4,14 @@ import json
 from typing import Any
 
 import pytest
-from leeway.manifests.base import Manifest
 from leeway.manifests.node_overlay import NodeOverlay
 from leeway.manifests.node_pool import pools_of, without_conflicts
 from leeway.manifests.reading import Reading, read_manifests
 from leeway.reasons import Reason
 from leeway.selection.offers.catalog import Catalog
 from leeway_cli.selection.sources import sandbox_catalog
+
+from tests.manifests.texts import manifests
 
 
 def overlay(name: str = "x", *requirements: dict[str, Any], **spec: Any) -> dict[str, Any]:
@@ -41,12 +42,6 @@ def types(*names: str) -> dict[str, Any]:
 
 def read(*documents: dict[str, Any]) -> Reading:
     return read_manifests("\n---\n".join(map(json.dumps, documents)), "o.yaml")
-
-
-def manifests(*documents: dict[str, Any]) -> list[Manifest]:
-    found = read(*documents)
-    assert not found.problems, [str(problem) for problem in found.problems]
-    return [one.manifest for one in found.written]
 
 
 def problems(**spec: Any) -> list[str]:

@@ -1,8 +1,14 @@
 """Manifests as text, and what is read from them."""
 
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from leeway.manifests.base import Manifest
 from leeway.manifests.node_class import EC2NodeClass
 from leeway.manifests.node_pool import pools_of
-from leeway.manifests.reading import Reading, read_manifests
+from leeway.manifests.reading import Reading, Written, read_manifests
 from leeway.selection.pods import NodePool
 
 
@@ -11,6 +17,24 @@ def read(*texts: str) -> Reading:
     found = read_manifests("---\n".join(texts), "pools.yaml")
     assert not found.problems, [str(problem) for problem in found.problems]
     return found
+
+
+def written(*documents: Mapping[str, Any]) -> tuple[Written, ...]:
+    """The documents as Leeway reads and stores them."""
+    return _read("\n---\n".join(map(json.dumps, documents)))
+
+
+@cache
+def _read(text: str) -> tuple[Written, ...]:
+    """Read a text once: many tests have the same documents."""
+    reading = read_manifests(text, "test.yaml")
+    assert not reading.problems, reading.problems
+    return reading.written
+
+
+def manifests(*documents: Mapping[str, Any]) -> list[Manifest]:
+    """The manifests as Leeway reads them."""
+    return [one.manifest for one in written(*documents)]
 
 
 def problems(text: str) -> list[str]:

@@ -6,13 +6,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-import yaml
 from leeway.capacity_requests import CAPACITY_REQUEST, CapacityRequest
 from leeway.disruption.return_capacity import Dependencies as ReturnDependencies
 from leeway.disruption.return_capacity import ReturnCapacity
 from leeway.instances.facts import FACTS, InstanceFacts
 from leeway.launch.fleets import FleetInstance
-from leeway.manifests.reading import read_manifests
 from leeway.provision_run import Dependencies, NodeProvisioning
 from leeway.provisioning.cluster_state import ClusterState, ObservedPod
 from leeway.provisioning.report import STATUS, ProvisioningReport, ProvisioningStatus
@@ -37,6 +35,7 @@ from tests.fakes.provisioning import (
 from tests.fakes.table import Stored
 from tests.launch.launching import NOW, World
 from tests.launch.pools import ONE_POD_EACH, node_class, pods, pool
+from tests.manifests.texts import written
 
 NOT_READY = Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
 RETIRING = "i-0aaaaaaaaaaaaaaaa"
@@ -76,10 +75,7 @@ class Buying(World):
     def __init__(self, catalog: Catalog, *documents: Mapping[str, Any]) -> None:
         super().__init__()
         given = documents or (pool(only=ONE_POD_EACH), node_class())
-        text = yaml.dump_all(map(dict, given), Dumper=yaml.CSafeDumper)
-        reading = read_manifests(text, "test.yaml")
-        assert not reading.problems, reading.problems
-        self.manifests = ManifestsInMemory(reading.written)
+        self.manifests = ManifestsInMemory(written(*given))
         self.states = OneClusterState(ClusterState(NOW))
         self.groups = GroupInstancesInMemory()
         self.pod_templates = PodTemplatesInMemory()
