@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 
 from tests.fakes.clock import FakeClock
+from tests.fakes.crashes import Crashed
 
 
 @dataclass
@@ -16,9 +18,22 @@ class FakeSteps:
     waited: timedelta = timedelta(0)
     names: list[str] = field(default_factory=list)
     before_step: Callable[[str], None] = lambda _: None
+    _at: dict[str, Callable[[], object]] = field(default_factory=dict)
+
+    def at(self, step: str) -> Callable[[Callable[[], object]], None]:
+        """Decorate what happens once, before the step of this name."""
+        return partial(self._at.__setitem__, step)
+
+    def crash_at(self, step: str) -> None:
+        """Have the process die before this step."""
+
+        @self.at(step)
+        def die() -> None:
+            raise Crashed
 
     def run[T](self, name: str, kind: type[T], work: Callable[[], T]) -> T:
         self._count(name)
+        self._at.pop(name, lambda: None)()
         self.before_step(name)
         return work()
 

@@ -1,74 +1,15 @@
 """A run that is killed at any call, before the call or after it, and is started again."""
 
 from collections.abc import Callable
-from dataclasses import fields, replace
-from typing import Any
 
 import pytest
 from leeway.launch.launch_nodes import LaunchNodes
-from leeway.launch.resolve_pools import NodeSources
 from leeway.selection.offers.catalog import Catalog
 
+from tests.fakes.crashes import Crash, Crashed, crashing_launches
 from tests.fakes.fleets import Shortage
 from tests.launch.launching import World, order
 from tests.launch.pools import node_class, pods, pool
-
-
-class Killed(BaseException):
-    """The process was killed: no handler of errors runs."""
-
-
-class Killer:
-    """Counts calls of ports, and kills once: at the call with this number."""
-
-    def __init__(self, number: int, moment: str) -> None:
-        self.calls, self._number, self._moment = 0, number, moment
-
-    def before(self) -> int:
-        """Number a call."""
-        self.calls += 1
-        self.kill(self.calls, "before")
-        return self.calls
-
-    def kill(self, number: int, moment: str) -> None:
-        """Kill if it is time."""
-        if (number, moment) == (self._number, self._moment):
-            self._number = 0
-            raise Killed
-
-
-class Mortal:
-    """A port whose calls the killer counts."""
-
-    def __init__(self, port: Any, killer: Killer) -> None:
-        self._port, self._killer = port, killer
-
-    def __getattr__(self, name: str) -> Any:
-        found: Callable[..., Any] = getattr(self._port, name)
-
-        def call(*args: Any, **more: Any) -> Any:
-            number = self._killer.before()
-            try:
-                return found(*args, **more)
-            finally:
-                self._killer.kill(number, "after")
-
-        return call
-
-
-def mortal(world: World, killer: Killer) -> LaunchNodes:
-    """The use case on ports that kill."""
-    spared = {"sources", "clock", "new_id", "intents"}
-    ports: dict[str, Any] = {
-        one.name: Mortal(getattr(world.deps, one.name), killer)
-        for one in fields(world.deps)
-        if one.name not in spared
-    }
-    sources: dict[str, Any] = {
-        one.name: Mortal(getattr(world.deps.sources, one.name), killer)
-        for one in fields(NodeSources)
-    }
-    return LaunchNodes(replace(world.deps, sources=NodeSources(**sources), **ports))
 
 
 def plain(world: World) -> None:
@@ -102,16 +43,15 @@ DOCUMENTS = (
 def run_to_the_end(world: World, catalog: Catalog, number: int, moment: str) -> int:
     """Run, killed at a call, and again without a kill; returns the calls of the first run."""
     request = order(catalog, *DOCUMENTS, waiting=pods(3, cpu=90_000))
-    killer = Killer(number, moment)
+    crash = Crash(number, moment)
     try:
-        outcome = mortal(world, killer).launch(request)
-    except Killed:
+        outcome = LaunchNodes(crashing_launches(world.deps, crash)).launch(request)
+    except Crashed:
         outcome = world.launch_nodes.launch(request)
     assert outcome.complete, outcome.without_node
-    return killer.calls
+    return crash.calls
 
 
-# Killed before a call is killed after the call before it: one case shows that both are counted.
 @pytest.mark.parametrize(
     ("case", "moment"),
     [

@@ -20,8 +20,8 @@ from leeway.provisioning.report import ProvisioningReport
 from leeway.selection.labels import CAPACITY_TYPE, INITIALIZED, NODEPOOL, REGISTERED
 from leeway.selection.offers.catalog import Catalog
 
+from tests.fakes.crashes import Crash, Crashed
 from tests.launch.pools import ONE_POD_EACH, node_class, pool
-from tests.launch.test_kills import Killed, Killer
 from tests.provisioning.buying import Buying, request_of
 from tests.provisioning.test_kills import mortal
 
@@ -84,8 +84,8 @@ class LivingCluster(Buying):
         self.states.state = self.observe()
         until = self.time + timedelta(seconds=RUN_SECONDS)
         try:
-            return mortal(self, Killer(killed_at, moment)).run("prod", "test", until)
-        except Killed:
+            return mortal(self, Crash(killed_at, moment)).run("prod", "test", until)
+        except Crashed:
             return None
         finally:
             for name in self.fleets.running.keys() - self.lives.keys():

@@ -20,16 +20,13 @@ from leeway.retirement.record import RETIREMENT, Retirement
 from leeway.retirement.replace import ReplacementResult, request_replacement
 from leeway.table import Item, Key
 
+from tests.fakes.crashes import Crashed
 from tests.fakes.retirement import retirement_fakes
 from tests.fakes.table import Stored, TableInMemory
 from tests.retirement.retirements import FACTS, take
 
 SIZE = 10
 A, B = "i-a", "i-b"
-
-
-class Crashed(BaseException):
-    """The function crashed: a BaseException, so that no error handler catches it."""
 
 
 class _ContendedTable(TableInMemory):

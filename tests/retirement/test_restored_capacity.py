@@ -15,6 +15,7 @@ from leeway.retirement.attempts import apply_notice, undo
 from leeway.retirement.outcome import RetirementResult
 from leeway.retirement.record import latest_end
 
+from tests.fakes.crashes import Crashed
 from tests.fakes.retirement import (
     HOOKED,
     POD,
@@ -136,12 +137,7 @@ def test_an_interruption_of_a_blocked_instance_restores_the_groups_capacity() ->
 def crashed_at(step: str) -> RetirementFakes:
     """A rebalance with a launched successor whose execution crashed before this step."""
     fakes = rebalanced()
-
-    def die(name: str) -> None:
-        if name == step and fakes.record.attempt == 1:
-            raise Crashed
-
-    fakes.steps.before_step = die
+    fakes.steps.crash_at(step)
     with pytest.raises(Crashed):
         retire(fakes)
     return fakes
@@ -256,7 +252,3 @@ def test_a_blocked_pod_in_a_group_at_its_maximum_waits_as_long_as_the_hook() -> 
     assert (outcome.deleted, outcome.result) == (1, RetirementResult.DRAINED)
     assert fakes.actions.ended == [*HOOKED]
     assert fakes.steps.operations < 2500
-
-
-class Crashed(BaseException):
-    """The execution failed and does not continue."""

@@ -1,7 +1,7 @@
 """A workload that gets one more pod before a drain evicts one that its budget keeps."""
 
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
@@ -13,7 +13,6 @@ from leeway.policy.rules import ClusterPolicy, Replacement
 from leeway.ports.kubernetes_objects import Controller
 from leeway.ports.workloads import BudgetHealth, Replica, Replicas, Workload
 from leeway.reconciliation.left_surges import ABANDONED_AFTER, left_surges
-from leeway.retirement.context import Attempt
 from leeway.retirement.decide_surge import (
     SURGE,
     Surge,
@@ -24,14 +23,14 @@ from leeway.retirement.decide_surge import (
 )
 from leeway.retirement.drain import PASS_TIMEOUT
 from leeway.retirement.record import RETIREMENT, ReturnTerms
-from leeway.retirement.retire_node import retire_node
 from leeway.retirement.surge import STEPS_TIMEOUT, SurgePorts
 
+from tests.fakes.crashes import Crash, Crashed
 from tests.fakes.pools import of_pool
-from tests.fakes.retirement import ATTEMPT_ID, RetirementFakes, retire, retirement_fakes
+from tests.fakes.retirement import RetirementFakes, retire, retirement_fakes
 from tests.fakes.workloads import BudgetedCluster, FakeWorkloads, pod_of
 from tests.retirement.retirements import FACTS, NOTICED
-from tests.retirement.test_crashes import Crashing, CrashPlan, Steps
+from tests.retirement.test_crashes import run
 
 WEB = Workload("Deployment", "shop", "web", "w-1", "1", 1, sizers=frozenset({"kubectl"}))
 STATEFUL = replace(WEB, kind="StatefulSet")
@@ -345,16 +344,8 @@ def test_an_interruption_of_the_same_node_continues_the_surge() -> None:
 @pytest.mark.parametrize("phase", [Phase.UNDONE, Phase.RUNNING])
 def test_reconcile_restores_the_size_that_a_dead_execution_left(phase: Phase) -> None:
     fakes = surging()
-
-    class Dies(BaseException):
-        pass
-
-    def die(step: str) -> None:
-        if step == "drain-2":
-            raise Dies
-
-    fakes.steps.before_step = die
-    with pytest.raises(Dies):
+    fakes.steps.crash_at("drain-2")
+    with pytest.raises(Crashed):
         retire(fakes)
     assert steps(fakes) == ["scale 2"]
     if phase is Phase.UNDONE:
@@ -414,39 +405,22 @@ def test_a_node_that_has_to_go_stays_cordoned_when_its_surge_fails() -> None:
     assert steps(fakes) == ["scale 2", "scale 1"]
 
 
-def crashed(fakes: RetirementFakes, plan: CrashPlan) -> Any:
-    """Run the retirement with a crash at one call of the table, the cluster or the workloads."""
-    whole = fakes.ports
-    cluster: Any = Crashing(fakes.cluster, plan)
-    workloads: Any = Crashing(fakes.workloads, plan)
-    parts: dict[str, Any] = {
-        one.name: Crashing(getattr(whole, one.name), plan)
-        for one in fields(whole)
-        if one.name in {"table", "policies"}
-    }
-    ports = replace(
-        whole, open_cluster=lambda _: cluster, open_workloads=lambda _: workloads, **parts
-    )
-    return retire_node(Attempt(ATTEMPT_ID, Steps(fakes), ports))
-
-
 CASES: dict[str, tuple[Callable[[], RetirementFakes], str]] = {
     "by its budget": (surging, "evict"),
     "past its budget": (lambda: surging(share=True), "delete"),
 }
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("case", CASES)
-def test_a_crash_at_any_call_scales_once_and_restores_the_size(case: str, when: str) -> None:
+def test_a_crash_at_any_call_scales_once_and_restores_the_size(case: str) -> None:
     make, removal = CASES[case]
-    uncrashed = CrashPlan(0, when)
-    assert crashed(make(), uncrashed).result == "drained"
+    uncrashed, ports = Crash(0, "after"), ("table", "policies")
+    assert run(make(), uncrashed, ports).result == "drained"
     assert uncrashed.calls > 60
     for number in range(1, uncrashed.calls + 1):
-        fakes, plan = make(), CrashPlan(number, when)
-        outcome = crashed(fakes, plan)
-        assert plan.crashed, number
+        fakes, crash = make(), Crash(number, "after")
+        outcome = run(fakes, crash, ports)
+        assert crash.happened, number
         assert outcome.result == "drained", number
         reconcile(fakes)
         assert steps(fakes) == ["scale 2", removal, "scale 1"], number
