@@ -13,3 +13,7 @@ class OnePolicy:
 
     def policy_of(self, cluster: str) -> ClusterPolicy:
         return self.policy
+
+    def resume(self) -> None:
+        """Have the default policy, which does not pause."""
+        self.policy = ClusterPolicy()

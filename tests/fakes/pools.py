@@ -66,7 +66,7 @@ def of_pool(
     the FakeBuyer, `changes` those of `retirement_fakes`."""
     usual: dict[str, Any] = {"pods": [POD], "blocks": False, "state": None}
     fakes = retirement_fakes(kind, **usual | changes)
-    fakes.record = fakes.record.model_copy(update={"facts": OF_POOL})
+    fakes.amend(facts=OF_POOL)
     fakes.instances.described = OF_POOL
     return _with_buyer(fakes, buyer)
 

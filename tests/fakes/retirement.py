@@ -11,6 +11,7 @@ from leeway.notices import LifecycleHook, NoticeKind
 from leeway.ports.aws import CloudUnavailable
 from leeway.ports.kubernetes_objects import Pod
 from leeway.ports.workloads import Workloads
+from leeway.retirement.attempts import undo
 from leeway.retirement.context import Attempt, Ports
 from leeway.retirement.outcome import Outcome
 from leeway.retirement.record import RETIREMENT, Retirement
@@ -29,7 +30,7 @@ from tests.fakes.reports import EventBusInMemory, ReportLog
 from tests.fakes.steps import FakeSteps
 from tests.fakes.table import Stored, TableInMemory
 from tests.fakes.targets import FakeTargets
-from tests.retirement.retirements import FACTS, HOOK, NOTICED, take
+from tests.retirement.retirements import FACTS, HOOK, NOTICED, notice, take
 
 POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
 HOOKED = ("leeway-drain",)
@@ -88,6 +89,26 @@ class RetirementFakes:
     @record.setter
     def record(self, record: Retirement) -> None:
         self.table.records(RETIREMENT)[FACTS.instance] = record
+
+    def amend(self, **fields: Any) -> None:
+        """Change fields of the record, as if it had always had them."""
+        self.record = self.record.model_copy(update=fields)
+
+    def supersede(self, **fields: Any) -> None:
+        """Have the record begin the second attempt."""
+        self.amend(attempt=2, version=self.record.version + 1, **fields)
+
+    def receive(self, kind: NoticeKind, name: str = "n-2", /, **more: Any) -> bool:
+        """Receive another notice; return whether an attempt starts."""
+        change = take(self.record, kind, name, **more)
+        self.record = change.record
+        return change.start
+
+    def undo(self, kind: NoticeKind, name: str = "n-2", /, **more: Any) -> None:
+        """Receive a notice that undoes the retirement."""
+        change = undo(self.record, notice(kind, name, **more))
+        assert change is not None
+        self.record = change.record
 
     @property
     def capacity(self) -> Stored[CapacityRequest]:

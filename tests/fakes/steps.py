@@ -33,9 +33,13 @@ class FakeSteps:
 
     def run[T](self, name: str, kind: type[T], work: Callable[[], T]) -> T:
         self._count(name)
+        self.begin(name)
+        return work()
+
+    def begin(self, name: str) -> None:
+        """Do what a test wants before a step."""
         self._at.pop(name, lambda: None)()
         self.before_step(name)
-        return work()
 
     def wait(self, name: str, seconds: int) -> None:
         self._count(name)

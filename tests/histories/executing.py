@@ -66,7 +66,7 @@ class _SimulatedTime(DurableSteps):
 
     def run[T](self, name: str, kind: type[T], work: Callable[[], T]) -> T:
         def begun() -> T:
-            self.fakes.steps.before_step(name)
+            self.fakes.steps.begin(name)
             return work()
 
         return super().run(name, kind, begun)

@@ -6,10 +6,9 @@ from leeway.execution.attempt import AttemptId
 from leeway.notices import NoticeKind
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.kubernetes_objects import Pod
-from leeway.retirement.attempts import undo
 
 from tests.fakes.retirement import ATTEMPT_ID, RetirementFakes, retirement_fakes
-from tests.retirement.retirements import NOTICED, notice
+from tests.retirement.retirements import NOTICED
 
 POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
 
@@ -28,12 +27,7 @@ def rebalance() -> tuple[RetirementFakes, AttemptId]:
         hooks=("leeway-drain",),
         policy=ClusterPolicy(paused=True),
     )
-
-    def resume(step: str) -> None:
-        if step == "request-disruption-3":
-            fakes.policies.policy = ClusterPolicy()
-
-    fakes.steps.before_step = resume
+    fakes.steps.at("request-disruption-3")(fakes.policies.resume)
     return fakes, ATTEMPT_ID
 
 
@@ -52,7 +46,7 @@ def blocked(hours: float = 0.2, pods: int = 0) -> tuple[RetirementFakes, Attempt
     there = crowd(pods) if pods else [POD]
     fakes = retirement_fakes(NoticeKind.TERMINATE_HOOK, pods=there, timeout=timeout)
     deadline = NOTICED + timedelta(hours=hours)
-    fakes.record = fakes.record.model_copy(update={"deadline": deadline})
+    fakes.amend(deadline=deadline)
     return fakes, ATTEMPT_ID
 
 
@@ -60,9 +54,7 @@ def undone() -> tuple[RetirementFakes, AttemptId]:
     """A scheduled change is cancelled while its retirement waits."""
     fakes = retirement_fakes(NoticeKind.SCHEDULED_CHANGE)
     announced = {"after": 60, "event": fakes.record.event}
-    change = undo(fakes.record, notice(NoticeKind.SCHEDULED_CHANGE, "n-2", **announced))
-    assert change is not None
-    fakes.record = change.record
+    fakes.undo(NoticeKind.SCHEDULED_CHANGE, **announced)
     return fakes, AttemptId(ATTEMPT_ID.instance, ATTEMPT_ID.cluster, 2)
 
 
@@ -70,11 +62,10 @@ def crowded() -> tuple[RetirementFakes, AttemptId]:
     """The same with more pods, one of which ends by itself during the drain."""
     fakes, order = blocked(pods=3)
 
-    def leave(step: str) -> None:
-        if step == "drain-20":
-            fakes.cluster.pods = fakes.cluster.pods[1:]
+    @fakes.steps.at("drain-20")
+    def leave() -> None:
+        fakes.cluster.pods = fakes.cluster.pods[1:]
 
-    fakes.steps.before_step = leave
     return fakes, order
 
 

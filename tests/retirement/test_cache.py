@@ -72,7 +72,7 @@ def test_an_interruption_reads_an_instance_that_may_not_be_in_service(case: str)
     if case == "of a managed node group":
         owner = Owner(OwnerKind.MANAGED_NODE_GROUP, "ng")
         changes = {"facts": fakes.record.facts.model_copy(update={"owner": owner})}
-    fakes.record = fakes.record.model_copy(update=changes)
+    fakes.amend(**changes)
     retire(fakes)
     assert fakes.groups.reads[0] == "facts"
 

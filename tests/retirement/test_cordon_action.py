@@ -19,7 +19,7 @@ from tests.fakes.retirement import (
     retire,
     retirement_fakes,
 )
-from tests.retirement.retirements import FACTS, NOTICED, notice, take
+from tests.retirement.retirements import FACTS, NOTICED, notice
 
 PAUSED = ClusterPolicy(paused=True)
 AHEAD = {"effective_at": NOTICED + timedelta(hours=4), "event": "arn:change"}
@@ -29,15 +29,13 @@ def only_cordons(
     kind: NoticeKind = NoticeKind.SPOT_INTERRUPTION, **changes: Any
 ) -> RetirementFakes:
     fakes = retirement_fakes(kind, **{"pods": [POD], "blocks": False, "hooks": HOOKED} | changes)
-    fakes.record = fakes.record.model_copy(update={"action": Action.CORDON})
+    fakes.amend(action=Action.CORDON)
     return fakes
 
 
 def receive_next(fakes: RetirementFakes, kind: NoticeKind, after: float, **more: Any) -> None:
     """Receive another notice, whose policy retires."""
-    change = take(fakes.record, kind, f"n-{after}", after=after, **more)
-    assert change.start
-    fakes.record = change.record
+    assert fakes.receive(kind, f"n-{after}", after=after, **more)
     fakes.clock.time = max(fakes.clock.time, NOTICED + timedelta(seconds=after))
     fakes.actions.done.clear()
 
@@ -55,14 +53,9 @@ def test_a_repeated_cordon_keeps_the_cordon_while_it_waits_for_the_budget() -> N
     fakes = only_cordons(NoticeKind.REBALANCE)
     assert retire(fakes).result is RetirementResult.CORDONED
     receive_next(fakes, NoticeKind.REBALANCE, after=600)
-    fakes.record = fakes.record.model_copy(update={"action": Action.CORDON})
+    fakes.amend(action=Action.CORDON)
     fakes.policies.policy = PAUSED
-
-    def resume(step: str) -> None:
-        if step == "request-disruption-2":
-            fakes.policies.policy = ClusterPolicy()
-
-    fakes.steps.before_step = resume
+    fakes.steps.at("request-disruption-2")(fakes.policies.resume)
     assert next_attempt(fakes).result is RetirementResult.CORDONED
     assert fakes.actions.order_of("release") == []
 
@@ -71,9 +64,7 @@ def test_a_withdrawn_change_keeps_the_cordon_of_an_earlier_notice() -> None:
     fakes = only_cordons(NoticeKind.REBALANCE)
     retire(fakes)
     receive_next(fakes, NoticeKind.SCHEDULED_CHANGE, after=600, **AHEAD)
-    off = undo(fakes.record, notice(NoticeKind.SCHEDULED_CHANGE, "n-3", after=700, **AHEAD))
-    assert off is not None
-    fakes.record = off.record
+    fakes.undo(NoticeKind.SCHEDULED_CHANGE, "n-3", after=700, **AHEAD)
     assert next_attempt(fakes).result is RetirementResult.UNDONE
     assert fakes.actions.order_of("release") == []
     runs = notice(NoticeKind.STATE_CHANGE, "n-4", after=9000, state="running")
@@ -100,9 +91,7 @@ def test_an_instance_that_runs_again_is_uncordoned() -> None:
 def test_the_cordon_of_a_withdrawn_change_is_removed() -> None:
     fakes = only_cordons(NoticeKind.SCHEDULED_CHANGE)
     assert retire(fakes).result is RetirementResult.CORDONED
-    off = undo(fakes.record, notice(NoticeKind.SCHEDULED_CHANGE, "n-2", after=600, **AHEAD))
-    assert off is not None
-    fakes.record = off.record
+    fakes.undo(NoticeKind.SCHEDULED_CHANGE, after=600, **AHEAD)
     assert next_attempt(fakes).result is RetirementResult.UNDONE
     assert fakes.actions.order_of("release") == ["release", "release"]
 

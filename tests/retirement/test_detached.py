@@ -23,7 +23,7 @@ from tests.fakes.retirement import (
     retire,
     retirement_fakes,
 )
-from tests.retirement.retirements import NOTICED, take
+from tests.retirement.retirements import NOTICED
 
 MINUTE = 60  # seconds
 NEVER = 10**9
@@ -39,7 +39,7 @@ def voluntary(**changes: Any) -> RetirementFakes:
 def with_facts(fakes: RetirementFakes, **facts: Any) -> RetirementFakes:
     """The same fakes, with these facts in the record."""
     known = fakes.record.facts.model_copy(update=facts)
-    fakes.record = fakes.record.model_copy(update={"facts": known})
+    fakes.amend(facts=known)
     return fakes
 
 
@@ -47,8 +47,9 @@ def receive_again(fakes: RetirementFakes) -> None:
     """Receive the notice that reconcile makes for a detached instance that still runs."""
     after = (fakes.clock.time - NOTICED).total_seconds() + 10 * MINUTE
     name = f"detached-{fakes.record.attempt}"
-    received = take(fakes.record, NoticeKind.REBALANCE, name, after=after).record
-    fakes.record = received.model_copy(update={"facts": fakes.record.facts})
+    facts = fakes.record.facts
+    fakes.receive(NoticeKind.REBALANCE, name, after=after)
+    fakes.amend(facts=facts)
     fakes.clock.sleep(10 * MINUTE)
 
 
@@ -90,9 +91,7 @@ def test_an_intended_detachment_that_failed_terminates_nothing() -> None:
     intended = voluntary(detaches=False)
     retire(intended)
     assert intended.record.replacement_intent is not None
-    fakes.record = fakes.record.model_copy(
-        update={"replacement_intent": intended.record.replacement_intent}
-    )
+    fakes.amend(replacement_intent=intended.record.replacement_intent)
     assert retire(fakes).replacement == "left-to-owner"
     assert fakes.actions.ended == []
 
@@ -147,12 +146,7 @@ def test_an_instance_that_never_joins_stays_in_its_group(
 
 def test_a_wait_for_a_node_ends_with_a_newer_attempt() -> None:
     fakes = retirement_fakes(NoticeKind.REBALANCE, joins_in=NEVER)
-
-    def interrupts(step: str) -> None:
-        if step == "find-node-3" and fakes.record.attempt == 1:
-            fakes.record = take(fakes.record, NoticeKind.SPOT_INTERRUPTION, "n-2", after=30).record
-
-    fakes.steps.before_step = interrupts
+    fakes.steps.at("find-node-3")(lambda: fakes.receive(NoticeKind.SPOT_INTERRUPTION, after=30))
     assert fakes.run_attempt(1) is None
     assert fakes.record.phase is Phase.NOTICED
 

@@ -33,7 +33,7 @@ def drifted(terms: ReturnTerms = DRIFTED, **changes: Any) -> RetirementFakes:
         "deadline": NOTICED + timedelta(minutes=15),
         "on_blocked": OnBlocked.DELETE if terms.forced else OnBlocked.WAIT,
     }
-    fakes.record = fakes.record.model_copy(update=fields)
+    fakes.amend(**fields)
     return fakes
 
 

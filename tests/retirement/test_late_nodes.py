@@ -11,7 +11,7 @@ from leeway.ports.kubernetes_objects import Pod
 from leeway.retirement.outcome import RetirementResult
 
 from tests.fakes.retirement import RetirementFakes, retire, retirement_fakes
-from tests.retirement.retirements import HOOK, NOTICED, take
+from tests.retirement.retirements import HOOK, NOTICED
 
 POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
 REBALANCES = {"capacity_rebalance": True}
@@ -103,13 +103,7 @@ def test_a_wait_for_a_late_node_does_not_delay_the_retry_of_the_replacement() ->
 
 def test_a_wait_for_a_late_node_ends_with_a_newer_attempt() -> None:
     fakes = booting(NoticeKind.SPOT_INTERRUPTION, joins_in=999, overrides=REBALANCES)
-
-    def ends(step: str) -> None:
-        if step == "find-late-node-3" and fakes.record.attempt == 1:
-            more = {"after": 12, "state": "shutting-down"}
-            change = take(fakes.record, NoticeKind.STATE_CHANGE, "n-2", **more)
-            fakes.record = change.record
-
-    fakes.steps.before_step = ends
+    ends = {"after": 12, "state": "shutting-down"}
+    fakes.steps.at("find-late-node-3")(lambda: fakes.receive(NoticeKind.STATE_CHANGE, **ends))
     assert fakes.run_attempt(1) is None
     assert fakes.record.phase is Phase.NOTICED

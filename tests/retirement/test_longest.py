@@ -55,7 +55,7 @@ class Long:
             changes["replacement_intent"] = ReplacementIntent(
                 method="detach", reason=reason, requested_at=NOTICED
             )
-        fakes.record = fakes.record.model_copy(update=changes)
+        fakes.amend(**changes)
         fakes.steps.before_step = self._before_step
         fakes.cluster.cordons_refused = 0 if self.cordoned else 1_000_000
         # A lifecycle action ends after two days, and its instance with it.

@@ -22,7 +22,7 @@ from tests.fakes.retirement import (
     retire,
     whole_seconds,
 )
-from tests.retirement.retirements import FACTS, NOTICED, take
+from tests.retirement.retirements import FACTS, NOTICED
 
 INTERRUPTION, REBALANCE = NoticeKind.SPOT_INTERRUPTION, NoticeKind.REBALANCE
 NEVER = 10**9
@@ -85,12 +85,7 @@ def test_an_interruption_is_drained_as_early_and_as_fast_without_the_table() -> 
 def test_the_outcome_of_a_fast_drain_waits_for_an_answer_that_comes_seconds_later() -> None:
     fakes = of_pool(INTERRUPTION)
     buy, fakes.queue.on_wake = fakes.queue.on_wake, lambda _: None
-
-    def answers(step: str) -> None:
-        if step == "check-answer-3":
-            buy("prod")
-
-    fakes.steps.before_step = answers
+    fakes.steps.at("check-answer-3")(lambda: buy("prod"))
     outcome = retire(fakes)
     assert drained_at(fakes) == timedelta(0)
     assert [one.instance for one in outcome.successors] == [SUCCESSOR]
@@ -195,12 +190,7 @@ def test_every_voluntary_retirement_terminates_the_instance(kind: NoticeKind) ->
 def test_a_drain_waits_for_a_late_answer() -> None:
     fakes = no_buyer(of_pool(starts_in=0))
     buyer = FakeBuyer(fakes)
-
-    def answers(step: str) -> None:
-        if step == "check-successor-7":
-            buyer.run("prod")
-
-    fakes.steps.before_step = answers
+    fakes.steps.at("check-successor-7")(lambda: buyer.run("prod"))
     outcome = retire(fakes)
     assert drained_at(fakes) == timedelta(seconds=70)
     assert [one.instance for one in outcome.successors] == [SUCCESSOR]
@@ -233,12 +223,7 @@ def test_an_unreadable_answer_is_waited_for_no_longer_than_the_timeout() -> None
 
 def test_a_drain_waits_for_a_better_answer_if_some_pods_get_no_node() -> None:
     fakes = of_pool(buyer={"refuses": (LIMIT,)}, starts_in=0)
-
-    def raised_limit(step: str) -> None:
-        if step == "check-successor-12":
-            FakeBuyer(fakes).run("prod")
-
-    fakes.steps.before_step = raised_limit
+    fakes.steps.at("check-successor-12")(lambda: FakeBuyer(fakes).run("prod"))
     retire(fakes)
     assert drained_at(fakes) == timedelta(seconds=120)
 
@@ -270,22 +255,21 @@ def test_a_successor_that_vanishes_is_not_waited_for_beyond_the_timeout() -> Non
 def test_an_answer_without_the_vanished_instance_replaces_an_earlier_one() -> None:
     fakes = of_pool(starts_in=None)
 
-    def answers_again(step: str) -> None:
-        if step == "check-successor-20":
-            request = the_request(fakes)
-            fakes.table.put(
-                CAPACITY_REQUEST,
-                request.answered(CapacityAnswer(answered_at=fakes.clock.time, existing=1)),
-            )
+    @fakes.steps.at("check-successor-20")
+    def answers_again() -> None:
+        request = the_request(fakes)
+        fakes.table.put(
+            CAPACITY_REQUEST,
+            request.answered(CapacityAnswer(answered_at=fakes.clock.time, existing=1)),
+        )
 
-    fakes.steps.before_step = answers_again
     retire(fakes)
     assert drained_at(fakes) == timedelta(seconds=200)
 
 
 def test_a_policy_without_replacement_buys_nothing_and_still_terminates() -> None:
     fakes = of_pool()
-    fakes.record = fakes.record.model_copy(update={"replacement": Replacement.NONE})
+    fakes.amend(replacement=Replacement.NONE)
     outcome = retire(fakes)
     assert (outcome.replacement, outcome.terminated) == ("nothing", True)
     assert not fakes.capacity
@@ -295,7 +279,7 @@ def test_a_policy_without_replacement_buys_nothing_and_still_terminates() -> Non
 def test_an_instance_that_never_joins_is_left_to_its_admission() -> None:
     fakes = of_pool(joins_in=NEVER)
     unknown = OF_POOL.model_copy(update={"joined": False})
-    fakes.record = fakes.record.model_copy(update={"facts": unknown})
+    fakes.amend(facts=unknown)
     outcome = retire(fakes)
     assert (outcome.result, outcome.replacement) == (RetirementResult.NO_NODE, "nothing")
     assert fakes.actions.ended == []
@@ -339,10 +323,7 @@ def test_a_node_that_a_budget_blocks_stays_until_it_is_drained() -> None:
     assert fakes.record.needs_termination
     first = the_request(fakes)
     assert not first.is_open(fakes.clock.time)
-    fakes.clock.sleep(600)
-    after = (fakes.clock.time - NOTICED).total_seconds()
-    received = take(fakes.record, REBALANCE, "again", after=after).record
-    fakes.record = received.model_copy(update={"facts": OF_POOL})
+    _notify_again(fakes)
     fakes.cluster.blocks = False
     assert next_attempt(fakes).terminated
     second = the_request(fakes)
@@ -351,13 +332,17 @@ def test_a_node_that_a_budget_blocks_stays_until_it_is_drained() -> None:
     assert not fakes.record.is_open
 
 
+def _notify_again(fakes: RetirementFakes) -> None:
+    fakes.clock.sleep(600)
+    after = (fakes.clock.time - NOTICED).total_seconds()
+    fakes.receive(REBALANCE, "again", after=after)
+    fakes.amend(facts=OF_POOL)
+
+
 def test_an_attempt_without_effect_does_not_forget_the_termination() -> None:
     fakes = of_pool(blocks=True)
     retire(fakes)
-    fakes.clock.sleep(600)
-    after = (fakes.clock.time - NOTICED).total_seconds()
-    received = take(fakes.record, REBALANCE, "again", after=after).record
-    fakes.record = received.model_copy(update={"facts": OF_POOL})
+    _notify_again(fakes)
     fakes.policies.policy = ClusterPolicy(dry_run=True)
     assert next_attempt(fakes).result is RetirementResult.DRY_RUN
     assert fakes.record.needs_termination
@@ -367,15 +352,14 @@ def test_a_restarted_instance_whose_drain_a_budget_blocked_stays() -> None:
     fakes = of_pool(blocks=True)
     retire(fakes)
     assert fakes.record.needs_termination
-    undoing = {"attempt": 2, "phase": Phase.UNDOING, "version": fakes.record.version + 1}
-    fakes.record = fakes.record.model_copy(update=undoing)
+    fakes.supersede(phase=Phase.UNDOING)
     assert next_attempt(fakes).result is RetirementResult.UNDONE
     assert not fakes.record.is_open
 
 
 def test_an_interruption_takes_over_and_nothing_is_bought_twice() -> None:
     fakes = of_pool(starts_in=None)
-    fakes.steps.before_step = lambda step: _supersede(fakes, step)
+    fakes.steps.at("check-successor-3")(lambda: _interrupt(fakes))
     assert fakes.run_attempt(1) is None
     assert fakes.record.phase is Phase.NOTICED
     outcome = next_attempt(fakes)
@@ -388,27 +372,20 @@ def test_an_interruption_takes_over_and_nothing_is_bought_twice() -> None:
 
 def test_a_newer_attempt_keeps_the_answer_to_an_open_request() -> None:
     fakes = of_pool(starts_in=None)
-    fakes.steps.before_step = lambda step: _supersede(fakes, step)
+    fakes.steps.at("check-successor-3")(lambda: _interrupt(fakes))
     assert fakes.run_attempt(1) is None
     fakes.queue.down = True
     assert [one.instance for one in next_attempt(fakes).successors] == [SUCCESSOR]
 
 
-def _supersede(fakes: RetirementFakes, step: str) -> None:
-    if step == "check-successor-3" and fakes.record.attempt == 1:
-        record = take(fakes.record, INTERRUPTION, "n-2", after=30).record
-        fakes.record = record.model_copy(update={"facts": OF_POOL})
+def _interrupt(fakes: RetirementFakes) -> None:
+    fakes.receive(INTERRUPTION, after=30)
+    fakes.amend(facts=OF_POOL)
 
 
 def test_an_undone_retirement_ends_its_request_and_terminates_nothing() -> None:
     fakes = no_buyer(of_pool(blocks=True))
-
-    def restarted(step: str) -> None:
-        if step == "check-successor-3":
-            undoing = {"attempt": 2, "phase": Phase.UNDOING, "version": fakes.record.version + 1}
-            fakes.record = fakes.record.model_copy(update=undoing)
-
-    fakes.steps.before_step = restarted
+    fakes.steps.at("check-successor-3")(lambda: fakes.supersede(phase=Phase.UNDOING))
     assert fakes.run_attempt(1) is None
     outcome = next_attempt(fakes)
     assert outcome.result is RetirementResult.UNDONE
@@ -423,7 +400,7 @@ def test_a_request_stays_open_for_a_minute_to_an_hour(kind: NoticeKind) -> None:
     late = {"deadline": NOTICED - timedelta(minutes=1)}
     if kind is REBALANCE:
         late = {"deadline": NOTICED + timedelta(days=5)}
-    fakes.record = fakes.record.model_copy(update=late)
+    fakes.amend(**late)
     seen: list[timedelta] = []
 
     def look(step: str) -> None:

@@ -91,11 +91,10 @@ def test_a_group_node_that_is_not_drained_stays_in_service() -> None:
 def test_an_instance_that_left_its_group_meanwhile_is_not_terminated() -> None:
     fakes = of_full_group()
 
-    def leaves(step: str) -> None:
-        if step == "finish":
-            fakes.groups.state = None
+    @fakes.steps.at("finish")
+    def leaves() -> None:
+        fakes.groups.state = None
 
-    fakes.steps.before_step = leaves
     retire(fakes)
     assert fakes.actions.order_of("terminate", "terminate and decrement") == []
     assert (fakes.groups.desired, fakes.record.is_open) == (3, False)

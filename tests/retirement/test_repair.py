@@ -118,7 +118,7 @@ def test_a_dry_run_changes_nothing() -> None:
 
 def test_a_policy_that_waits_for_budgets_keeps_the_instance_of_a_blocked_pod() -> None:
     fakes = unhealthy(blocks=True)
-    fakes.record = fakes.record.model_copy(update={"on_blocked": OnBlocked.WAIT})
+    fakes.amend(on_blocked=OnBlocked.WAIT)
     outcome = retire(fakes)
     assert (outcome.result, outcome.terminated) == (RetirementResult.INCOMPLETE, False)
     assert "delete" not in fakes.actions.order_of("delete")

@@ -96,7 +96,7 @@ def test_an_instance_with_a_blocked_pod_keeps_one_successor_over_many_attempts()
 
 def test_a_scheduled_change_ends_in_the_group_at_its_deadline() -> None:
     fakes = retirement_fakes(NoticeKind.SCHEDULED_CHANGE, pods=[POD], hooks=HOOKED)
-    fakes.record = fakes.record.model_copy(update={"on_blocked": OnBlocked.FAIL})
+    fakes.amend(on_blocked=OnBlocked.FAIL)
     outcome = retire(fakes)
     assert outcome.result is RetirementResult.INCOMPLETE
     assert (
@@ -173,9 +173,9 @@ def test_the_end_of_a_blocked_instance_restores_the_groups_capacity() -> None:
     fakes = rebalanced(blocks=True)
     retire(fakes)
     fakes.groups.state = None
-    change = take(fakes.record, NoticeKind.STATE_CHANGE, "n-2", after=7200, state="terminated")
-    assert change.start, "although the retirement is closed"
-    fakes.record = change.record
+    assert fakes.receive(NoticeKind.STATE_CHANGE, after=7200, state="terminated"), (
+        "although the retirement is closed"
+    )
     next_attempt(fakes)
     assert (fakes.groups.desired, fakes.record.is_open) == (3, False)
 
@@ -183,9 +183,8 @@ def test_the_end_of_a_blocked_instance_restores_the_groups_capacity() -> None:
 def test_a_successor_that_was_never_launched_is_launched_when_its_instance_stops() -> None:
     fakes = rebalanced()
     intent = REQUESTED.model_copy(update={"desired": 4, "to_restore": True})
-    fakes.record = fakes.record.model_copy(update={"replacement_intent": intent})
-    change = take(fakes.record, NoticeKind.STATE_CHANGE, "n-2", after=5, state="stopping")
-    fakes.record = change.record
+    fakes.amend(replacement_intent=intent)
+    fakes.receive(NoticeKind.STATE_CHANGE, after=5, state="stopping")
     next_attempt(fakes)
     assert fakes.actions.order_of("launch", "terminate", "terminate and decrement") == [
         "launch",
@@ -220,14 +219,13 @@ def test_an_instance_that_runs_again_stays_and_its_successor_is_terminated() -> 
 def test_a_termination_by_the_group_supersedes_a_drain() -> None:
     fakes = rebalanced(blocks=True)
 
-    def terminates(step: str) -> None:
-        if step == "drain-1" and fakes.record.attempt == 1:
-            fakes.groups.state = "Terminating:Wait"
-            change = take(fakes.record, NoticeKind.TERMINATE_HOOK, "n-2", after=90, hook=HOOK)
-            assert change.start, "this retirement did not request it"
-            fakes.record = change.record
+    @fakes.steps.at("drain-1")
+    def terminates() -> None:
+        fakes.groups.state = "Terminating:Wait"
+        assert fakes.receive(NoticeKind.TERMINATE_HOOK, after=90, hook=HOOK), (
+            "this retirement did not request it"
+        )
 
-    fakes.steps.before_step = terminates
     assert fakes.run_attempt(1) is None
     assert next_attempt(fakes).kind is NoticeKind.TERMINATE_HOOK
     assert (fakes.groups.desired, fakes.record.is_open) == (3, False)

@@ -146,7 +146,7 @@ def test_a_hook_with_a_notification_target_gets_neither_answer_nor_heartbeat(
     kind: NoticeKind,
 ) -> None:
     fakes = retirement_fakes(kind, pods=[POD], blocks=False, ends_in=60, with_target=(HOOK.name,))
-    fakes.record = fakes.record.model_copy(update={"hooks": (HOOK,)})
+    fakes.amend(hooks=(HOOK,))
     outcome = retire(fakes)
     assert outcome.result is RetirementResult.DRAINED
     assert fakes.groups.heartbeats == []
@@ -195,7 +195,7 @@ def test_a_failed_request_of_an_earlier_attempt_does_not_date_a_later_hook() -> 
         reason=GROUP_LAUNCHES("An earlier attempt requested the successor from group ng."),
         requested_at=hours_ago,
     )
-    fakes.record = fakes.record.model_copy(update={"replacement_intent": intent})
+    fakes.amend(replacement_intent=intent)
     outcome = retire(fakes)
     assert outcome.deleted == 1
     deleted = next(at for what, at in fakes.actions.done if what == "delete")

@@ -53,7 +53,7 @@ def returned(terms: ReturnTerms, *pods: Pod, **changes: Any) -> RetirementFakes:
     fakes = of_pool(RETURN, pods=list(pods), blocks=False, **changes)
     when = Replacement.NONE if terms.pods == 0 else Replacement.BEFORE
     fields = {"terms": terms, "replacement": when}
-    fakes.record = fakes.record.model_copy(update=fields)
+    fakes.amend(**fields)
     return fakes
 
 
@@ -140,7 +140,7 @@ def test_a_bounded_drain_keeps_a_protected_pod_until_its_latest_moment() -> None
     """As Karpenter: terminationGracePeriod less the pod's own grace period."""
     fakes = returned(FORCED, replace(WEB, protected_until=FOREVER))
     deadline = {"deadline": NOTICED + timedelta(minutes=30), "on_blocked": OnBlocked.DELETE}
-    fakes.record = fakes.record.model_copy(update=deadline)
+    fakes.amend(**deadline)
     outcome = retire(fakes)
     assert (outcome.result, outcome.terminated) == (RetirementResult.DRAINED, True)
     began = fakes.record.drain_began_at
@@ -200,12 +200,11 @@ def test_a_scheduled_change_waits_for_a_switch_and_an_interruption_does_not() ->
     fakes = of_pool(NoticeKind.SCHEDULED_CHANGE, pods=[], blocks=False)
     switched_to(fakes, Buyer.KARPENTER)
 
-    def switch_back(step: str) -> None:
-        if step == "request-disruption-5":
-            assert fakes.actions.done == [], "the node is not cordoned"
-            switched_to(fakes, Buyer.LEEWAY)
+    @fakes.steps.at("request-disruption-5")
+    def switch_back() -> None:
+        assert fakes.actions.done == [], "the node is not cordoned"
+        switched_to(fakes, Buyer.LEEWAY)
 
-    fakes.steps.before_step = switch_back
     assert retire(fakes).terminated
     assert fakes.reports.codes[0] == "SwitchedToKarpenter"
     fakes = of_pool(NoticeKind.SPOT_INTERRUPTION, pods=[], blocks=False)
@@ -223,14 +222,13 @@ def test_a_scheduled_change_of_a_node_that_a_switch_took_over_drains_nothing(
     """The change is in an hour and some minutes: Leeway waits until an hour before it."""
     fakes = of_pool(NoticeKind.SCHEDULED_CHANGE, pods=[POD], blocks=False)
     deadline = NOTICED + INVOLUNTARY_BEFORE + timedelta(minutes=22, seconds=30)
-    fakes.record = fakes.record.model_copy(update={"deadline": deadline})
+    fakes.amend(deadline=deadline)
     switched_to(fakes, Buyer.KARPENTER)
 
-    def take_over(step: str) -> None:
-        if step == taken_over:
-            fakes.instances.described = KARPENTERS
+    @fakes.steps.at(taken_over)
+    def take_over() -> None:
+        fakes.instances.described = KARPENTERS
 
-    fakes.steps.before_step = take_over
     outcome = retire(fakes)
     assert (outcome.result, outcome.terminated) == (RetirementResult.DECLINED, False)
     assert "is of karpenter spot-general now" in outcome.reason.message
@@ -369,7 +367,7 @@ def bounded(terms: ReturnTerms) -> RetirementFakes:
     its time."""
     fakes = returned(terms, WEB)
     deadline = {"deadline": NOTICED + timedelta(minutes=5), "on_blocked": OnBlocked.WAIT}
-    fakes.record = fakes.record.model_copy(update=deadline)
+    fakes.amend(**deadline)
 
     def blocks(step: str) -> None:
         fakes.cluster.blocks = step.startswith("drain")
@@ -412,8 +410,7 @@ def test_an_interruption_during_a_return_that_is_called_off_keeps_the_node_cordo
     def interrupted(step: str) -> None:
         fakes.cluster.blocks = step.startswith("drain")
         if step == "call-off":
-            taken = take(fakes.record, NoticeKind.SPOT_INTERRUPTION, "n-2", after=2_000)
-            fakes.record = taken.record
+            fakes.receive(NoticeKind.SPOT_INTERRUPTION, after=2_000)
 
     fakes.steps.before_step = interrupted
     assert fakes.run_attempt() is None
@@ -437,7 +434,7 @@ def without_node(**changes: Any) -> RetirementFakes:
     fakes = returned(DELETED, **changes)
     facts = fakes.record.facts.model_copy(update={"joined": True, "from_fleet": True})
     fields = {"facts": facts, "replacement": Replacement.NONE}
-    fakes.record = fakes.record.model_copy(update=fields)
+    fakes.amend(**fields)
     fakes.cluster.joins_in = NEVER
     return fakes
 
@@ -498,7 +495,7 @@ def test_a_node_whose_pool_wakes_stays_although_its_drain_has_begun() -> None:
     """A PodDisruptionBudget lets go one of two pods at night, and blocks the other one."""
     other = replace(WEB, name="web-2", uid="u-2")
     fakes = returned(ReturnTerms(cause="Hibernation"), WEB, other)
-    fakes.record = fakes.record.model_copy(update={"replacement": Replacement.NONE})
+    fakes.amend(replacement=Replacement.NONE)
 
     def wake(step: str) -> None:
         fakes.cluster.blocks = step.startswith("drain")  # after the dry run

@@ -157,11 +157,10 @@ def test_a_group_that_refuses_launch_instances_replaces_the_instance_itself() ->
 def test_a_retirement_waits_for_the_replacement_of_a_failed_successor() -> None:
     fakes = rebalanced(successor_dies=True, starts_in=None)
 
-    def recover(step: str) -> None:
-        if step == "check-successor-9":
-            fakes.cluster.starts_in = 0
+    @fakes.steps.at("check-successor-9")
+    def recover() -> None:
+        fakes.cluster.starts_in = 0
 
-    fakes.steps.before_step = recover
     outcome = retire(fakes)
     assert (
         f"Successor {SUCCESSOR} left group ng before it was Ready"

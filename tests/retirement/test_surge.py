@@ -27,7 +27,7 @@ from leeway.retirement.surge import STEPS_TIMEOUT, SurgePorts
 
 from tests.fakes.crashes import Crash, Crashed
 from tests.fakes.pools import of_pool
-from tests.fakes.retirement import RetirementFakes, retire, retirement_fakes
+from tests.fakes.retirement import RetirementFakes, next_attempt, retire, retirement_fakes
 from tests.fakes.workloads import BudgetedCluster, FakeWorkloads, pod_of
 from tests.retirement.retirements import FACTS, NOTICED
 from tests.retirement.test_crashes import run
@@ -55,7 +55,7 @@ def returning(terms: ReturnTerms, policy: ClusterPolicy = ON, **changes: Any) ->
     """Return the same for a node of a pool that Leeway gives back."""
     fakes = of_pool(NoticeKind.CAPACITY_RETURN, policy=policy)
     fields = {"terms": terms, "replacement": Replacement.BEFORE, "deadline": None}
-    fakes.record = fakes.record.model_copy(update=fields)
+    fakes.amend(**fields)
     return with_workload(fakes, WEB, **changes)
 
 
@@ -216,12 +216,11 @@ def test_a_slow_api_server_does_not_take_the_time_of_a_drain() -> None:
 def test_an_additional_pod_that_cannot_be_created_is_given_up() -> None:
     fakes = surging(serves_in=None)
 
-    def fail(step: str) -> None:
-        if step == "drain-3":
-            full = replace(world(fakes).workload, failure='pods "web-2" is forbidden: quota')
-            world(fakes).workload = full
+    @fakes.steps.at("drain-3")
+    def fail() -> None:
+        full = replace(world(fakes).workload, failure='pods "web-2" is forbidden: quota')
+        world(fakes).workload = full
 
-    fakes.steps.before_step = fail
     (pod,) = retire(fakes).pods
     assert steps(fakes) == ["scale 2", "scale 1"]
     assert "its controller cannot create the pod" in pod.reason.message
@@ -261,12 +260,7 @@ def test_an_additional_pod_on_a_node_that_goes_does_not_count() -> None:
 @pytest.mark.parametrize("size", [1, 2, 5])
 def test_the_size_that_somebody_else_writes_is_left_as_it_is(size: int) -> None:
     fakes = surging(serves_in=None)
-
-    def change(step: str) -> None:
-        if step == "drain-3":
-            world(fakes).resize(size, "kubectl")
-
-    fakes.steps.before_step = change
+    fakes.steps.at("drain-3")(lambda: world(fakes).resize(size, "kubectl"))
     (pod,) = retire(fakes).pods
     assert steps(fakes) == ["scale 2"]
     assert world(fakes).workload.replicas == size
@@ -298,13 +292,12 @@ def test_two_nodes_with_pods_of_one_workload_do_not_scale_it_at_the_same_time() 
     fakes.table.put(SURGE, other)
     ended = other.model_copy(update={"stage": SurgeStage.ENDED, "version": 2})
 
-    def end(step: str) -> None:
-        if step == "drain-4":
-            assert steps(fakes) == []
-            assert "it has one for pod shop/web-9" in fakes.fast.states[-1].pods[0].reason.message
-            fakes.table.put(SURGE, ended)
+    @fakes.steps.at("drain-4")
+    def end() -> None:
+        assert steps(fakes) == []
+        assert "it has one for pod shop/web-9" in fakes.fast.states[-1].pods[0].reason.message
+        fakes.table.put(SURGE, ended)
 
-    fakes.steps.before_step = end
     assert retire(fakes).result == "drained"
     assert steps(fakes) == ["scale 2", "evict", "scale 1"]
 
@@ -325,18 +318,9 @@ def test_a_stateful_set_keeps_its_additional_pod_until_the_old_ordinal_is_back()
 
 def test_an_interruption_of_the_same_node_continues_the_surge() -> None:
     fakes = surging()
-
-    def interrupt(step: str) -> None:
-        if step == "drain-2":
-            fakes.record = fakes.record.model_copy(
-                update={"attempt": 2, "kind": NoticeKind.SPOT_INTERRUPTION}
-            )
-
-    fakes.steps.before_step = interrupt
+    fakes.steps.at("drain-2")(lambda: fakes.amend(attempt=2, kind=NoticeKind.SPOT_INTERRUPTION))
     assert fakes.run_attempt() is None
-    fakes.steps.before_step = lambda _: None
-    outcome = fakes.run_attempt(2)
-    assert outcome is not None
+    next_attempt(fakes)
     assert steps(fakes) == ["scale 2", "evict", "scale 1"]
     assert world(fakes).fewest == 1
 
@@ -400,7 +384,7 @@ def test_a_node_that_may_stay_is_kept_when_its_surge_fails() -> None:
 def test_a_node_that_has_to_go_stays_cordoned_when_its_surge_fails() -> None:
     fakes = returning(EXPIRED, serves_in=None)
     deadline = fakes.record.noticed_at + timedelta(hours=3)
-    fakes.record = fakes.record.model_copy(update={"deadline": deadline})
+    fakes.amend(deadline=deadline)
     assert retire(fakes).result == "incomplete"
     assert steps(fakes) == ["scale 2", "scale 1"]
 

@@ -176,13 +176,7 @@ def test_a_newer_attempt_ends_the_wait() -> None:
     fakes = balanced()
     fakes.targets.delay = LONGEST_DELAY
     fakes.targets.deregister(ARN, FACTS.instance)
-
-    def supersede(step: str) -> None:
-        if step == "targets-2":
-            fields = {"attempt": 2, "version": fakes.record.version + 1}
-            fakes.record = fakes.record.model_copy(update=fields)
-
-    fakes.steps.before_step = supersede
+    fakes.steps.at("targets-2")(fakes.supersede)
     assert fakes.run_attempt() is None
     assert len(fakes.targets.reads) == 2
 

@@ -38,7 +38,7 @@ def test_a_throttled_termination_of_another_instance_repeats_the_step(stops: boo
     kind = NoticeKind.SPOT_INTERRUPTION if stops else NoticeKind.REBALANCE
     fakes = throttled(kind)
     fakes.groups.overrides = {"launch_unsupported": "has a warm pool"}
-    fakes.record = fakes.record.model_copy(update={"stops": stops})
+    fakes.amend(stops=stops)
     with pytest.raises(CloudUnavailable):
         retire(fakes)
     assert fakes.actions.order_of("detach") == ["detach"]

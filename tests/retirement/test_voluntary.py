@@ -10,7 +10,6 @@ from leeway.policy.rules import Action, ChurnCap, ClusterPolicy
 from leeway.ports.aws import HookResult
 from leeway.ports.kubernetes import ClusterUnavailable, NodeCount
 from leeway.ports.kubernetes_objects import Pod
-from leeway.retirement.attempts import undo
 from leeway.retirement.disruption_budget import LEDGER, DisruptionLedger
 from leeway.retirement.outcome import RetirementResult
 from leeway.retirement.reasons import SUCCESSOR_FOUND
@@ -26,7 +25,7 @@ from tests.fakes.retirement import (
     retire,
     retirement_fakes,
 )
-from tests.retirement.retirements import NOTICED, REQUESTED, notice, take
+from tests.retirement.retirements import NOTICED, REQUESTED, take
 
 NO_DISRUPTION = ChurnCap(percent=0, at_least=0)
 
@@ -79,20 +78,13 @@ def test_a_group_that_reaches_its_maximum_before_the_launch_replaces_another_way
 def test_an_interruption_supersedes_a_rebalance_and_keeps_its_successor() -> None:
     fakes = rebalanced()
     superseded_at = "check-successor-2"
-
-    def interrupt(step: str) -> None:
-        if step == superseded_at and fakes.record.attempt == 1:
-            change = take(fakes.record, NoticeKind.SPOT_INTERRUPTION, "n-2", after=40)
-            fakes.record = change.record
-
-    fakes.steps.before_step = interrupt
+    fakes.steps.at(superseded_at)(lambda: fakes.receive(NoticeKind.SPOT_INTERRUPTION, after=40))
     assert fakes.run_attempt(1) is None, "the first attempt reports nothing"
     assert fakes.actions.order_of("evict", "terminate and decrement") == []
     fakes.groups.launched_at = (
         fakes.clock.time if fakes.groups.launched_at is None else fakes.groups.launched_at
     )
-    outcome = fakes.run_attempt(2)
-    assert outcome is not None
+    outcome = next_attempt(fakes)
     assert outcome.kind is NoticeKind.SPOT_INTERRUPTION
     assert fakes.actions.order_of("launch", "terminate", "terminate and decrement") == [
         "launch",
@@ -105,15 +97,13 @@ def test_an_interruption_supersedes_a_rebalance_and_keeps_its_successor() -> Non
 def test_an_interruption_drains_before_the_termination_if_the_hook_is_gone() -> None:
     fakes = rebalanced()
 
-    def interrupt(step: str) -> None:
-        if step == "check-successor-2" and fakes.record.attempt == 1:
-            change = take(fakes.record, NoticeKind.SPOT_INTERRUPTION, "n-2", after=40)
-            fakes.record, fakes.groups.hooks = change.record, ()
+    @fakes.steps.at("check-successor-2")
+    def interrupt() -> None:
+        fakes.receive(NoticeKind.SPOT_INTERRUPTION, after=40)
+        fakes.groups.hooks = ()
 
-    fakes.steps.before_step = interrupt
     assert fakes.run_attempt(1) is None
-    outcome = fakes.run_attempt(2)
-    assert outcome is not None
+    next_attempt(fakes)
     assert fakes.actions.order_of("launch", "evict", "terminate and decrement") == [
         "launch",
         "evict",
@@ -136,13 +126,11 @@ STEPS = [
 def test_an_attempt_that_is_superseded_before_a_step_does_nothing_in_it(step: str) -> None:
     fakes = rebalanced(pods=[POD])
 
-    def supersede(name: str) -> None:
-        if name == step and fakes.record.attempt == 1:
-            change = take(fakes.record, NoticeKind.SPOT_INTERRUPTION, "n-2", after=90)
-            fakes.record = change.record
-            fakes.actions.done.clear()
+    @fakes.steps.at(step)
+    def supersede() -> None:
+        fakes.receive(NoticeKind.SPOT_INTERRUPTION, after=90)
+        fakes.actions.done.clear()
 
-    fakes.steps.before_step = supersede
     assert fakes.run_attempt(1) is None
     assert fakes.actions.done == []
     assert fakes.record.phase is Phase.NOTICED, "the record of the newer attempt is not changed"
@@ -158,9 +146,7 @@ def test_an_attempt_that_is_superseded_during_a_pass_evicts_no_more_pods() -> No
         nonlocal rounds
         rounds += 1
         if rounds == 3:
-            fakes.record = fakes.record.model_copy(
-                update={"attempt": 2, "version": fakes.record.version + 1}
-            )
+            fakes.supersede()
             assert "evict" in [what for what, _ in fakes.actions.done]
             fakes.actions.done.clear()
         return real(node)
@@ -174,12 +160,11 @@ def test_an_attempt_that_is_superseded_during_a_pass_evicts_no_more_pods() -> No
 def test_a_node_of_a_paused_cluster_is_not_changed_until_the_cluster_is_resumed() -> None:
     fakes = rebalanced(policy=ClusterPolicy(paused=True))
 
-    def resume(step: str) -> None:
-        if step == "request-disruption-5":
-            assert fakes.actions.done == [], "the node is not cordoned"
-            fakes.policies.policy = ClusterPolicy()
+    @fakes.steps.at("request-disruption-5")
+    def resume() -> None:
+        assert fakes.actions.done == [], "the node is not cordoned"
+        fakes.policies.policy = ClusterPolicy()
 
-    fakes.steps.before_step = resume
     assert retire(fakes).result is RetirementResult.DRAINED
     assert fakes.reports.codes[0] == "ClusterPaused"
     assert "Cluster prod is paused" in fakes.reports.reasons[0].message
@@ -221,7 +206,7 @@ def test_a_budget_that_cannot_be_read_declines_after_a_day() -> None:
 def marked_before(**changes: object) -> RetirementFakes:
     """A rebalance whose earlier attempt cordoned the node and did nothing more."""
     fakes = rebalanced(marked=True, **changes)
-    fakes.record = fakes.record.model_copy(update={"attempt": 2})
+    fakes.amend(attempt=2)
     return fakes
 
 
@@ -237,8 +222,7 @@ def test_marks_of_a_crashed_cordon_are_removed_if_the_repeated_step_has_to_wait(
 
 def test_a_declined_retirement_removes_the_marks_of_an_earlier_attempt() -> None:
     fakes = marked_before(policy=ClusterPolicy(paused=True))
-    outcome = fakes.run_attempt(2)
-    assert outcome is not None
+    outcome = next_attempt(fakes)
     assert (outcome.result, outcome.node) == (RetirementResult.DECLINED, "node-1")
     assert {what for what, _ in fakes.actions.done} == {"release"}
     assert fakes.reports.codes[-1] == "RetirementDeclined"
@@ -246,12 +230,7 @@ def test_a_declined_retirement_removes_the_marks_of_an_earlier_attempt() -> None
 
 def test_a_node_is_uncordoned_while_its_retirement_waits_for_the_budget_again() -> None:
     fakes = marked_before(policy=ClusterPolicy(paused=True))
-
-    def resume(step: str) -> None:
-        if step == "request-disruption-2":
-            fakes.policies.policy = ClusterPolicy()
-
-    fakes.steps.before_step = resume
+    fakes.steps.at("request-disruption-2")(fakes.policies.resume)
     assert next_attempt(fakes).result is RetirementResult.DRAINED
     assert fakes.actions.order_of("release", "cordon", "evict") == [
         "release",
@@ -289,9 +268,8 @@ def test_a_decline_repeats_until_the_marks_are_removed() -> None:
 
 def test_an_attempt_with_a_requested_successor_does_not_request_the_budget_again() -> None:
     fakes = marked_before(overrides={"refreshing": True}, policy=ClusterPolicy(churn=NO_DISRUPTION))
-    fakes.record = fakes.record.model_copy(update={"replacement_intent": REQUESTED})
-    outcome = fakes.run_attempt(2)
-    assert outcome is not None
+    fakes.amend(replacement_intent=REQUESTED)
+    outcome = next_attempt(fakes)
     assert (outcome.result, outcome.replacement) == (RetirementResult.DRAINED, "launch-successor")
     assert not fakes.table.records(LEDGER, by="cluster")
 
@@ -373,7 +351,7 @@ def test_a_dry_run_reports_all_decisions_and_changes_nothing(kind: NoticeKind) -
 
 def test_a_policy_with_action_cordon_cordons_answers_the_hook_and_reports() -> None:
     fakes = retirement_fakes(NoticeKind.TERMINATE_HOOK, pods=[POD])
-    fakes.record = fakes.record.model_copy(update={"action": Action.CORDON})
+    fakes.amend(action=Action.CORDON)
     outcome = retire(fakes)
     assert outcome.result is RetirementResult.CORDONED
     assert [what for what, _ in fakes.actions.done] == ["cordon"]
@@ -385,11 +363,8 @@ def test_a_policy_with_action_cordon_cordons_answers_the_hook_and_reports() -> N
 def test_a_withdrawn_notice_undoes_a_retirement_that_has_not_begun() -> None:
     fakes = retirement_fakes(NoticeKind.SCHEDULED_CHANGE)
     news = {"after": 60, "event": fakes.record.event}
-    change = undo(fakes.record, notice(NoticeKind.SCHEDULED_CHANGE, "n-2", **news))
-    assert change is not None
-    fakes.record = change.record
-    outcome = fakes.run_attempt(2)
-    assert outcome is not None
+    fakes.undo(NoticeKind.SCHEDULED_CHANGE, **news)
+    outcome = next_attempt(fakes)
     assert outcome.result is RetirementResult.UNDONE
     assert fakes.actions.order_of("release", "cordon") == ["release", "release"]
     assert fakes.record.phase is Phase.UNDONE
@@ -401,7 +376,7 @@ def test_a_karpenter_node_that_leeway_retires_is_drained_and_not_terminated() ->
     fakes = retirement_fakes(pods=[POD], blocks=False, state=None)
     owner = Owner(OwnerKind.KARPENTER, "general")
     facts = fakes.record.facts.model_copy(update={"owner": owner})
-    fakes.record = fakes.record.model_copy(update={"facts": facts})
+    fakes.amend(facts=facts)
     outcome = retire(fakes)
     assert (outcome.result, outcome.replacement) == (RetirementResult.DRAINED, "left-to-owner")
     assert fakes.actions.ended == []
