@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, pending_pods
+from leeway.selection.reading.cluster_objects import (
+    checked,
+    daemons_of,
+    existing_nodes,
+    pending_pods,
+)
 from leeway.selection.reading.objects import BadObject
 from leeway_cli.errors import BadInputError
 from leeway_cli.selection.input_warnings import missing_references
@@ -186,6 +191,7 @@ PATHS = list(paths(OBJECTS))
 def refusal(objects: Any) -> BadObject | None:
     """Read everything that is read of objects; why they are refused, if they are."""
     try:
+        objects = checked(objects)
         pending_pods(objects, {})
         existing_nodes(objects)
         daemons_of(objects)
