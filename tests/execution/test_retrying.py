@@ -1,7 +1,5 @@
 """Retries: while a service is unavailable, and after write conflicts."""
 
-from datetime import UTC, datetime, timedelta
-
 import pytest
 from leeway.execution.retrying import (
     CONFLICT_TRIES,
@@ -12,20 +10,8 @@ from leeway.execution.retrying import (
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.table import RecordChanged
 
-START = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
-
-
-class Clock:
-    """The Clock Protocol: time passes only in `sleep`."""
-
-    def __init__(self) -> None:
-        self.time = START
-
-    def now(self) -> datetime:
-        return self.time
-
-    def sleep(self, seconds: float) -> None:
-        self.time += timedelta(seconds=seconds)
+from tests.fakes.clock import StillClock
+from tests.retirement.retirements import NOTICED
 
 
 def failing(times: int, error: Exception) -> list[Exception | None]:
@@ -57,14 +43,14 @@ def test_a_write_that_always_conflicts_is_an_outage() -> None:
 
 
 def test_a_call_is_repeated_until_the_service_is_available() -> None:
-    clock, results = Clock(), failing(3, CloudUnavailable("Throttling"))
+    clock, results = StillClock(), failing(3, CloudUnavailable("Throttling"))
     assert call(results, WhileUnavailable(clock)) == "done"
 
 
 def test_a_call_is_not_repeated_after_the_timeout_or_a_refusal() -> None:
-    clock, results = Clock(), failing(100, CloudUnavailable("Throttling"))
+    clock, results = StillClock(), failing(100, CloudUnavailable("Throttling"))
     with pytest.raises(CloudUnavailable):
         call(results, WhileUnavailable(clock))
-    assert clock.now() == START + RETRY_TIMEOUT
+    assert clock.now() == NOTICED + RETRY_TIMEOUT
     with pytest.raises(CloudRefused):
-        call(failing(1, CloudRefused("AccessDenied")), WhileUnavailable(Clock()))
+        call(failing(1, CloudRefused("AccessDenied")), WhileUnavailable(StillClock()))

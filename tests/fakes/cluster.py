@@ -28,7 +28,8 @@ class FakeCluster:
     - `joins_in`: seconds from the notice until the retiring instance has a node. `starts_in`:
       seconds from the launch until the successor's node is Ready, None if it never is.
     - `blocks`: a budget blocks every eviction. `ends_in`: seconds that an evicted pod takes.
-    - `down_for`: seconds from the notice for which the API server does not answer.
+    - `down_for`: seconds from the notice for which the API server does not answer;
+      `uncounted_for`: seconds for which it does not list all nodes.
     - `unready`: how many other nodes are not Ready. `conditions`: those of the retiring node.
     - `lists`: whether pods may be listed. `cordons_refused`: how many cordons are refused.
     - `searches`: how often all nodes were searched. `listed_at`: when pods were listed.
@@ -43,6 +44,7 @@ class FakeCluster:
     cordons_refused: int = 0
     joins_in: float = 0.0
     down_for: float = 0.0
+    uncounted_for: float = 0.0
     starts_in: float | None = 60
     annotations: dict[str, str] = field(default_factory=dict)
     marked: bool = False
@@ -91,6 +93,8 @@ class FakeCluster:
         return []
 
     def count_nodes(self) -> NodeCount:
+        if self._now < NOTICED + timedelta(seconds=self.uncounted_for):
+            raise ClusterUnavailable("connection refused")
         return NodeCount(self.ready + self.unready, self.ready)
 
     def cordon(self, node: str, marks: Marks | None) -> None:

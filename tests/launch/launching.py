@@ -1,7 +1,7 @@
 """An AWS in memory with all that launches need, and the use case on it."""
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
@@ -21,6 +21,7 @@ from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import Pod
 
 from tests.fakes.capacity_reservations import CapacityReservationsInMemory
+from tests.fakes.clock import StillClock
 from tests.fakes.fleets import FleetsInMemory
 from tests.fakes.functions import Starts
 from tests.fakes.images import ImagesInMemory
@@ -36,11 +37,12 @@ NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
 
 
-class World:
+class World(StillClock):
     """Every port in memory, and a clock that tests move."""
 
     def __init__(self, cluster: str = "prod") -> None:
-        self.time, self.cluster = NOW, cluster
+        super().__init__(NOW)
+        self.cluster = cluster
         numbers = count(1)
         self.templates = LaunchTemplatesInMemory()
         self.fleets = FleetsInMemory(self.templates.existing.__contains__)
@@ -78,12 +80,6 @@ class World:
             clock=self,
             new_id=lambda: f"intent-{next(numbers)}",
         )
-
-    def now(self) -> datetime:
-        return self.time
-
-    def sleep(self, seconds: float) -> None:
-        self.time += timedelta(seconds=seconds)
 
     def describe_all(self, instances: Collection[str]) -> Mapping[str, InstanceFacts]:
         """The InstanceDescriptions Protocol; EC2 does not describe the first instance yet."""

@@ -25,21 +25,8 @@ from leeway.ports.aws import CloudUnavailable
 from leeway.reasons import Reason
 
 from tests.aws.stored import manifest
-from tests.fakes.clock import FakeClock
+from tests.fakes.clock import FakeClock, StillClock
 from tests.fakes.table import TableInMemory
-
-
-class Time:
-    """A clock that stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.moment = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
-
-    def now(self) -> datetime:
-        return self.moment
-
-    def sleep(self, seconds: float) -> None:
-        self.moment += timedelta(seconds=seconds)
 
 
 class Table(StoredManifests):
@@ -78,7 +65,7 @@ class World:
 
     def __init__(self, *manifests: StoredManifest) -> None:
         self.table = Table(*manifests)
-        self.time = Time()
+        self.time = StillClock()
         self.reported = Reported()
         self.configuration = Configuration(self.table, self.time, self.reported)
 
@@ -100,7 +87,7 @@ def test_a_table_that_is_slow_is_asked_about_all_clusters_side_by_side() -> None
             together.wait()
             return super().of(cluster)
 
-    configuration = Configuration(Slow(), Time(), Reported())
+    configuration = Configuration(Slow(), StillClock(), Reported())
     clusters = [f"c{number}" for number in range(4)]
     assert in_parallel(configuration.policy_of, clusters, 4) == [ClusterPolicy()] * 4
 

@@ -275,15 +275,20 @@ def test_a_dry_run_launches_nothing_and_says_what_is_missing(catalog: Catalog) -
     assert "only plans" in reason.message
 
 
+def retire_in_place(cluster: LivingCluster, one: Life) -> None:
+    """Retire an instance that waits until another one is in its place."""
+    cluster.retire_instance(one)
+    request = cluster.requests[one.instance]
+    in_place = request.model_copy(update={"in_place": True, "version": request.version + 1})
+    cluster.table.put(CAPACITY_REQUEST, in_place)
+
+
 def test_a_node_that_goes_only_when_another_is_in_its_place_gets_that_one_as_its_answer(
     catalog: Catalog,
 ) -> None:
     cluster = living(catalog)
     one = cluster.alive()[0]
-    cluster.retire_instance(one)
-    request = cluster.requests[one.instance]
-    in_place = request.model_copy(update={"in_place": True, "version": request.version + 1})
-    cluster.table.put(CAPACITY_REQUEST, in_place)
+    retire_in_place(cluster, one)
     cluster.run_now()
     (new,) = cluster.lives.keys() - {each.instance for each in list(cluster.lives.values())[:2]}
     answer = cluster.requests[one.instance].answer
@@ -304,10 +309,7 @@ def test_a_node_that_waits_for_its_place_gets_it_before_one_that_is_too_much(
     surplus, waits, _ = sorted(cluster.lives.values(), key=lambda one: one.instance)
     scale(cluster, 2)
     cluster.retire_instance(surplus)
-    cluster.retire_instance(waits)
-    request = cluster.requests[waits.instance]
-    in_place = request.model_copy(update={"in_place": True, "version": request.version + 1})
-    cluster.table.put(CAPACITY_REQUEST, in_place)
+    retire_in_place(cluster, waits)
     assert launched(cluster) == 1
     answer = cluster.requests[waits.instance].answer
     assert answer is not None
@@ -319,10 +321,7 @@ def test_a_node_whose_place_can_not_be_filled_gets_the_reason_as_its_answer(
 ) -> None:
     cluster = living(catalog, nodes=2)
     one = cluster.alive()[0]
-    cluster.retire_instance(one)
-    request = cluster.requests[one.instance]
-    in_place = request.model_copy(update={"in_place": True, "version": request.version + 1})
-    cluster.table.put(CAPACITY_REQUEST, in_place)
+    retire_in_place(cluster, one)
     cluster.run_now()
     answer = cluster.requests[one.instance].answer
     assert answer is not None

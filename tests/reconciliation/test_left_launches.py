@@ -1,7 +1,7 @@
 """Launches that were left undone: reconcile continues them, and removes unused templates."""
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -37,6 +37,7 @@ from leeway.reconciliation.left_launches import (
 from leeway.retirement.record import RETIREMENT, Retirement, ReturnTerms
 from leeway.table import Key
 
+from tests.fakes.clock import StillClock
 from tests.fakes.cluster_leftovers import LeftoversInMemory
 from tests.fakes.functions import Starts
 from tests.fakes.launch_templates import LaunchTemplatesInMemory
@@ -75,11 +76,11 @@ WRITTEN = LaunchIntent(
 )
 
 
-class World:
+class World(StillClock):
     """The dependencies in memory, at a time after the launch."""
 
     def __init__(self, after: timedelta, *intents: LaunchIntent) -> None:
-        self.time = NOW + after
+        super().__init__(NOW + after)
         self.table = TableInMemory(self)
         self.table.change(INTENT, put=intents)
         self.starts, self.ends = Starts(), Starts()
@@ -88,12 +89,6 @@ class World:
         self.broken: set[str] = set()
         self.table.before = self._check_broken
         self.left = LeftLaunches(self.table, self.starts, self.ends, self.templates, self)
-
-    def now(self) -> datetime:
-        return self.time
-
-    def sleep(self, seconds: float) -> None:
-        self.time += timedelta(seconds=seconds)
 
     def _check_broken(self, operation: str, key: Key) -> None:
         if any(instance in key[0] for instance in self.broken):

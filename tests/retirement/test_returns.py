@@ -12,7 +12,6 @@ from leeway.disruption.reasons import POOL_IS_AWAKE
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import NoticeKind
 from leeway.policy.rules import SUCCESSOR_TIMEOUT, ChurnCap, ClusterPolicy, OnBlocked, Replacement
-from leeway.ports.kubernetes import ClusterUnavailable, NodeCount
 from leeway.ports.kubernetes_objects import (
     DO_NOT_CONSOLIDATE,
     DO_NOT_DISRUPT,
@@ -116,13 +115,7 @@ def test_a_return_waits_a_little_for_an_api_server_that_does_not_answer(
     minutes: int, result: RetirementResult
 ) -> None:
     fakes = returned(UNDERUSED, WEB)
-
-    def count_nodes() -> NodeCount:
-        if fakes.clock.time - NOTICED < timedelta(minutes=minutes):
-            raise ClusterUnavailable("connection refused")
-        return NodeCount(20, 20)
-
-    fakes.cluster.count_nodes = count_nodes  # type: ignore[method-assign]
+    fakes.cluster.uncounted_for = 60 * minutes
     assert retire(fakes).result is result
     assert fakes.clock.time - NOTICED < timedelta(minutes=5)
 
