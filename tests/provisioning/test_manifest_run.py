@@ -24,6 +24,7 @@ from leeway.reasons import Reason
 from leeway.selection.offers.reservations import ReservedCapacity
 
 from tests.aws.stored import manifest
+from tests.fakes.failing import failing
 from tests.launch.launching import World as Aws
 from tests.manifests.crd_cases import CLASS, POOL, changed
 from tests.manifests.test_status import conditions, merged
@@ -355,11 +356,7 @@ def test_fields_that_the_crd_of_the_cluster_lacks_are_not_sent_again_and_again(
 
 def test_a_list_that_is_refused_leaves_the_last_known_manifests(world: World) -> None:
     world.run()
-
-    def refused(kind: Kind) -> Any:
-        raise ClusterForbidden("403: no")
-
-    world.api.objects = refused  # type: ignore[method-assign]
+    failing(world.api, "objects", ClusterForbidden("403: no"))
     assert world.run() == ["ManifestsNotCopied"]
     assert world.copied_before == {"pool"}
 

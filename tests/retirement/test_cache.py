@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from leeway.execution.attempt import Phase
 from leeway.execution.shared_cache import FRESH_FOR, SharedCache
-from leeway.instances.groups import GroupRules
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import LifecycleHook, NoticeKind
 from leeway.ports.aws import CloudRefused, HookSettings
 from leeway.retirement.hooks import GroupCache
 from leeway.retirement.record import Method
 
+from tests.fakes.failing import failing
 from tests.fakes.retirement import RetirementFakes, retire, retirement_fakes
 from tests.retirement.retirements import HOOK, NOTICED
 
@@ -97,11 +97,8 @@ def test_a_group_that_refuses_a_request_by_cached_rules_is_read_again() -> None:
 
 def test_an_interruption_reads_the_instance_if_its_group_is_gone() -> None:
     fakes = retirement_fakes(state=None, ends_in=5)
-
-    def refuses(group: str) -> GroupRules:
-        raise CloudRefused("ValidationError: AutoScalingGroup name not found")
-
-    fakes.groups.rules = refuses  # type: ignore[method-assign]
+    error = CloudRefused("ValidationError: AutoScalingGroup name not found")
+    failing(fakes.groups, "rules", error)
     outcome = retire(fakes)
     assert fakes.groups.reads == ["facts"]
     assert outcome.replacement == Method.NOTHING

@@ -15,6 +15,7 @@ from leeway.retirement.outcome import RetirementResult
 from leeway.retirement.reasons import INSTANCE_LEFT_RUNNING
 from leeway.retirement.record import DETACHED
 
+from tests.fakes.failing import failing
 from tests.fakes.retirement import (
     HOOKED,
     POD,
@@ -232,11 +233,8 @@ def test_a_detached_instance_that_cannot_be_read_is_not_terminated() -> None:
     retire(fakes)
     receive_again(fakes)
     fakes.cluster.blocks = False
-
-    def refused(instance: str) -> None:
-        raise CloudRefused("AccessDenied: autoscaling:DescribeAutoScalingInstances")
-
-    fakes.groups.facts = refused  # type: ignore[method-assign]
+    error = CloudRefused("AccessDenied: autoscaling:DescribeAutoScalingInstances")
+    failing(fakes.groups, "facts", error)
     outcome = next_attempt(fakes)
     assert outcome.replacement == "failed"
     assert outcome.replacement_reason.code == "ReplacementRequestFailed"

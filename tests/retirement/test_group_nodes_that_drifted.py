@@ -13,6 +13,7 @@ from leeway.ports.kubernetes_objects import Controller
 from leeway.retirement.outcome import Outcome, RetirementResult
 from leeway.retirement.record import ReturnTerms
 
+from tests.fakes.failing import failing
 from tests.fakes.groups import SUCCESSOR
 from tests.fakes.retirement import POD, RetirementFakes, retire, retirement_fakes
 from tests.retirement.retirements import NOTICED
@@ -120,11 +121,7 @@ def test_a_successor_that_leaves_its_group_keeps_the_node() -> None:
 
 def test_a_group_that_refuses_to_end_the_successor_is_repeated_without_a_drain() -> None:
     fakes = drifted(starts_in=10_000)
-
-    def refuses(instance: str, decrement: bool = False) -> None:
-        raise CloudRefused("ScalingActivityInProgress")
-
-    fakes.groups.terminate_in_group = refuses  # type: ignore[method-assign]
+    failing(fakes.groups, "terminate_in_group", CloudRefused("ScalingActivityInProgress"))
     outcome = retire(fakes)
     assert [one.code for one in outcome.refused] == ["GroupTerminationRefused"]
     assert (fakes.record.phase, fakes.record.is_open) == (Phase.UNDONE, True)

@@ -4,12 +4,12 @@ from datetime import timedelta
 
 import pytest
 from leeway.execution.attempt import Phase
-from leeway.instances.groups import GroupRules
 from leeway.notices import NoticeKind
 from leeway.ports.aws import CloudUnavailable
 from leeway.ports.kubernetes_objects import Pod
 from leeway.retirement.outcome import RetirementResult
 
+from tests.fakes.failing import failing
 from tests.fakes.retirement import RetirementFakes, retire, retirement_fakes
 from tests.retirement.retirements import HOOK, NOTICED
 
@@ -89,14 +89,8 @@ def test_a_retirement_does_not_wait_for_the_node_of_an_instance_that_is_terminat
 
 def test_a_wait_for_a_late_node_does_not_delay_the_retry_of_the_replacement() -> None:
     fakes = booting(NoticeKind.SPOT_INTERRUPTION, joins_in=999)
-    real = fakes.groups.rules
-
-    def rules(group: str) -> GroupRules:
-        if fakes.clock.time < NOTICED + timedelta(seconds=20):
-            raise CloudUnavailable("Throttling: Rate exceeded")
-        return real(group)
-
-    fakes.groups.rules = rules  # type: ignore[method-assign]
+    error, early = CloudUnavailable("Throttling: Rate exceeded"), NOTICED + timedelta(seconds=20)
+    failing(fakes.groups, "rules", error, lambda: fakes.clock.time < early)
     assert retire(fakes).result is RetirementResult.NO_NODE
     assert done_at(fakes, "detach") < timedelta(seconds=40)
 

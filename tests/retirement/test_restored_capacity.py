@@ -16,6 +16,7 @@ from leeway.retirement.outcome import RetirementResult
 from leeway.retirement.record import latest_end
 
 from tests.fakes.crashes import Crashed
+from tests.fakes.failing import failing
 from tests.fakes.retirement import (
     HOOKED,
     POD,
@@ -41,16 +42,8 @@ def reconcile(fakes: RetirementFakes, state: str | None, late: timedelta = timed
 
 
 def refuse_once(fakes: RetirementFakes) -> None:
-    real, refusals = fakes.groups.terminate_in_group, 0
-
-    def refuse(instance: str, decrement: bool = False) -> None:
-        nonlocal refusals
-        refusals += 1
-        if refusals == 1:
-            raise CloudRefused("AccessDenied: TerminateInstanceInAutoScalingGroup")
-        real(instance, decrement)
-
-    fakes.groups.terminate_in_group = refuse  # type: ignore[method-assign]
+    error, once = CloudRefused("AccessDenied: TerminateInstanceInAutoScalingGroup"), iter([True])
+    failing(fakes.groups, "terminate_in_group", error, lambda: next(once, False))
 
 
 def test_a_refused_termination_in_the_group_is_reported_and_retried_by_reconcile() -> None:

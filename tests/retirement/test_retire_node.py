@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from leeway.notices import NoticeKind
@@ -20,6 +19,7 @@ from leeway.retirement.record import ReplacementIntent
 from leeway.retirement.replace import ReplacementResult
 from leeway.table import Key
 
+from tests.fakes.failing import failing
 from tests.fakes.retirement import retire, retirement_fakes
 from tests.retirement.retirements import HOOK, NOTICED
 
@@ -156,12 +156,9 @@ def test_a_hook_with_a_notification_target_gets_neither_answer_nor_heartbeat(
 def test_a_hook_whose_settings_cannot_be_read_is_answered() -> None:
     """Its notice came by EventBridge, and nothing shows that it notifies another target."""
     blind = retirement_fakes(NoticeKind.TERMINATE_HOOK)
-
-    def refused(*_: object) -> Any:
-        raise CloudRefused("AccessDenied: autoscaling:DescribeLifecycleHooks")
-
-    blind.groups.rules = refused  # type: ignore[assignment,method-assign]
-    blind.groups.hook_settings = refused  # type: ignore[assignment,method-assign]
+    refused = CloudRefused("AccessDenied: autoscaling:DescribeLifecycleHooks")
+    failing(blind.groups, "rules", refused)
+    failing(blind.groups, "hook_settings", refused)
     retire(blind)
     assert blind.actions.ended == [HOOK.name]
 
@@ -282,11 +279,7 @@ def test_the_progress_of_a_long_drain_is_written_to_its_end() -> None:
 
 def test_an_event_bus_that_is_unavailable_does_not_delay_the_other_reports() -> None:
     fakes = retirement_fakes()
-
-    def fails(detail_type: str, detail: str) -> None:
-        raise CloudUnavailable("EventBridge")
-
-    fakes.events.publish = fails  # type: ignore[method-assign]
+    failing(fakes.events, "publish", CloudUnavailable("EventBridge"))
     with pytest.raises(CloudUnavailable):
         fakes.run_attempt()
     assert fakes.reports.codes == ["NodeDrained", "NodeDrained"]

@@ -1,11 +1,10 @@
 """Successors: their zones, when they count as Ready, and the fallback without one."""
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from leeway.catalog.unavailable import Offering
-from leeway.instances.facts import InstanceFacts
 from leeway.instances.groups import GroupFacts
 from leeway.ports.aws import CloudUnavailable, Launched
 from leeway.ports.kubernetes_objects import Attachment, Node
@@ -13,6 +12,7 @@ from leeway.retirement.group_successors import choose_zones
 from leeway.retirement.outcome import RetirementResult
 from leeway.retirement.reasons import SUCCESSOR_FOUND
 
+from tests.fakes.failing import failing
 from tests.fakes.groups import SUCCESSOR, ZONES
 from tests.fakes.retirement import HOOKED, POD, RetirementFakes, rebalanced, retire
 from tests.retirement.retirements import FACTS, NOTICED
@@ -33,14 +33,9 @@ def test_heartbeats_keep_a_hook_open_while_the_retirement_waits_for_a_successor(
 
 def test_the_status_says_why_a_successor_cannot_be_read() -> None:
     fakes = rebalanced(hooks=(), overrides=UNSUPPORTED)
-    read = fakes.instances.launched_in
-
-    def launched_in(group: str, since: datetime) -> list[InstanceFacts]:
-        if fakes.clock.time < NOTICED + timedelta(seconds=60):
-            raise CloudUnavailable("RequestLimitExceeded")
-        return read(group, since)
-
-    fakes.instances.launched_in = launched_in  # type: ignore[method-assign]
+    early = NOTICED + timedelta(seconds=60)
+    error = CloudUnavailable("RequestLimitExceeded")
+    failing(fakes.instances, "launched_in", error, lambda: fakes.clock.time < early)
     assert retire(fakes).result is RetirementResult.DRAINED
     told = {state.problem.code for state in fakes.fast.states if state.problem}
     assert "SuccessorNotRead" in told

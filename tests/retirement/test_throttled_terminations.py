@@ -3,23 +3,17 @@
 import pytest
 from leeway.notices import NoticeKind
 from leeway.ports.aws import CloudUnavailable
-from leeway.ports.kubernetes_objects import Pod
 from leeway.retirement.outcome import RetirementResult
 from leeway.retirement.record import Method
 
-from tests.fakes.retirement import RetirementFakes, retire, retirement_fakes
-
-POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
+from tests.fakes.failing import failing
+from tests.fakes.retirement import POD, RetirementFakes, retire, retirement_fakes
 
 
 def throttled(kind: NoticeKind) -> RetirementFakes:
     """A retirement in a group without a hook, while EC2 throttles terminations."""
     fakes = retirement_fakes(kind, pods=[POD], blocks=False)
-
-    def refuses(instance: str, group: str = "") -> None:
-        raise CloudUnavailable("RequestLimitExceeded")
-
-    fakes.instances.terminate = refuses  # type: ignore[method-assign]
+    failing(fakes.instances, "terminate", CloudUnavailable("RequestLimitExceeded"))
     return fakes
 
 

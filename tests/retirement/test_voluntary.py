@@ -15,6 +15,7 @@ from leeway.retirement.outcome import RetirementResult
 from leeway.retirement.reasons import SUCCESSOR_FOUND
 from leeway.retirement.record import latest_end
 
+from tests.fakes.failing import failing
 from tests.fakes.groups import SUCCESSOR
 from tests.fakes.retirement import (
     HOOKED,
@@ -247,11 +248,7 @@ def test_a_retirement_that_is_left_to_the_group_uncordons_the_node_until_the_gro
 
 def test_a_decline_repeats_until_the_marks_are_removed() -> None:
     fakes = marked_before(policy=ClusterPolicy(paused=True))
-
-    def release(node: str, attempt: int | None = None) -> bool:
-        raise ClusterUnavailable("connection refused")
-
-    fakes.cluster.release = release  # type: ignore[method-assign]
+    failing(fakes.cluster, "release", ClusterUnavailable("connection refused"))
     with pytest.raises(ClusterUnavailable):
         fakes.run_attempt(2)
     assert fakes.record.phase is Phase.NOTICED, "the step is repeated"
