@@ -5,7 +5,6 @@ from itertools import batched
 
 import pytest
 from leeway.disruption.decide import decide_returns
-from leeway.disruption.rules import Budget, ReturnRules
 from leeway.disruption.snapshot import OwnNode, Snapshot
 from leeway.selection.pods import ExistingNode, Pod
 
@@ -53,11 +52,3 @@ def test_pods_of_nodes_that_are_not_needed_find_a_place(seeds: tuple[int, ...]) 
         moving, nodes = after(given, gone)
         bound = (len(schedule(moving, nodes, seed=order).nodes) for order in range(ORDERS))
         assert any(count == len(moving) for count in bound), seed
-
-
-@pytest.mark.parametrize("seeds", SEEDS[:2])
-def test_what_is_given_back_is_never_more_than_budgets_allow(seeds: tuple[int, ...]) -> None:
-    for seed in seeds:
-        rules = ReturnRules(budgets=(Budget("20%"), Budget("3")))
-        found = decide_returns(snapshot(*running(seed), rules=rules))
-        assert sum(len(one.nodes) for one in found.returns) <= 2, seed

@@ -163,13 +163,13 @@ def test_a_hook_whose_settings_cannot_be_read_is_answered() -> None:
     assert blind.actions.ended == [HOOK.name]
 
 
-@pytest.mark.parametrize("timeout", [30, 1728, 7200])
+@pytest.mark.parametrize("timeout", [30, 1728])
 def test_heartbeats_keep_the_hook_open_while_a_budget_blocks_the_drain_for_48_hours(
     timeout: int,
 ) -> None:
     blocked = retirement_fakes(NoticeKind.TERMINATE_HOOK, timeout=timeout, pods=[POD])
     in_48_hours = NOTICED + timedelta(hours=48)
-    blocked.record = blocked.record.model_copy(update={"deadline": in_48_hours})
+    blocked.amend(deadline=in_48_hours)
     outcome = retire(blocked)
     assert outcome.ended_at is not None
     waited = outcome.ended_at - NOTICED
