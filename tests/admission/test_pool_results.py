@@ -6,7 +6,6 @@ import pytest
 from leeway.admission.record import AdmissionResult
 from leeway.pool_pauses import JOIN_TIME, PoolRecord
 from leeway.ports.aws import CloudUnavailable
-from leeway.table import Key
 
 from tests.admission.admission_records import LAUNCH, request
 from tests.admission.admission_run import ATTEMPT, NODE, SECOND, admit, joins, use_case
@@ -63,12 +62,7 @@ def test_a_join_resets_the_row() -> None:
 
 def test_a_table_that_does_not_take_a_join_delays_no_admission() -> None:
     deps = dependencies(nodes={NODE.name: NODE})
-
-    def refuse(operation: str, key: Key) -> None:
-        if operation == "put" and key[0].startswith("POOLS#"):
-            raise CloudUnavailable("throttled")
-
-    deps.table.before = refuse
+    deps.table.fail(CloudUnavailable("throttled"), "put", key="POOLS#")
     assert admit(deps).result is AdmissionResult.ADMITTED
 
 

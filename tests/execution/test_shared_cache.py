@@ -132,9 +132,5 @@ def test_a_value_that_is_not_fresh_or_not_readable_is_read_again(body: str, off:
 
 def test_a_throttled_table_does_not_prevent_a_read() -> None:
     world = World()
-
-    def throttled(_operation: str, _key: Key) -> None:
-        raise CloudUnavailable("ThrottlingException")
-
-    world.table.before = throttled
+    world.table.fail(CloudUnavailable("ThrottlingException"))
     assert [world.cached(), world.cached()] == [1, 2]

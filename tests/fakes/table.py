@@ -18,7 +18,7 @@ class TableInMemory(Table):
 
     `before` is called before each read and write with its operation (`get`, `list`, `find`, `put`,
     `delete` or `change`) and the key or its beginning; it may raise what a table raises that does
-    not answer: `table.before = down` for all.
+    not answer, as `fail` has it do.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -27,6 +27,15 @@ class TableInMemory(Table):
         self.written: list[Key] = []
         self._lock = RLock()
         self.before: Callable[[str, Key], None] = lambda _operation, _key: None
+
+    def fail(self, error: Exception, *operations: str, key: str = "") -> None:
+        """Have these operations fail, all if none is named, whose keys contain this text."""
+
+        def before(operation: str, found: Key) -> None:
+            if operation in (operations or (operation,)) and key in " ".join(found):
+                raise error
+
+        self.before = before
 
     def records[T](self, record: Record[T], by: str = "instance") -> "Stored[T]":
         """The records of a kind, by a part of their key. They are read and written without

@@ -22,7 +22,6 @@ from leeway.selection.offers.catalog import ANY, Catalog, Unavailable
 from leeway.selection.pods import ExistingNode, Taint, Toleration
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
-from leeway.table import Key
 
 from tests.fakes.fleets import Shortage
 from tests.launch.launching import NOW, ZONES, World, codes, order
@@ -387,10 +386,7 @@ def test_a_preview_writes_and_launches_nothing(world: World, catalog: Catalog) -
 
 
 def test_a_table_that_cannot_be_read_launches_nothing(world: World, catalog: Catalog) -> None:
-    def unreadable(_operation: str, _key: Key) -> None:
-        raise CloudUnavailable("DynamoDB does not answer")
-
-    world.table.before = unreadable
+    world.table.fail(CloudUnavailable("DynamoDB does not answer"))
     with pytest.raises(CloudUnavailable):
         world.launch_nodes.launch(order(catalog))
     assert not world.fleets.requests

@@ -338,12 +338,7 @@ def test_an_object_that_is_too_large_as_the_table_stores_it_stops_no_other(world
 
 def test_a_write_or_a_removal_that_the_table_refuses_stops_no_other(world: World) -> None:
     world.api.kinds["NodePool"] = [POOL, named(POOL, "other")]
-
-    def refuse(operation: str, key: tuple[str, str]) -> None:
-        if operation in {"put", "delete"} and "class" in key[1]:
-            raise CloudRefused("ValidationException: no")
-
-    world.table.before = refuse
+    world.table.fail(CloudRefused("ValidationException: no"), "put", "delete", key="class")
     assert world.copy() == ["ManifestInvalid"]
     assert world.titles() == {f"{KIND_OF_POOLS}/pool", f"{KIND_OF_POOLS}/other"}
 

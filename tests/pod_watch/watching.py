@@ -15,7 +15,6 @@ from leeway.pod_watch.follower import PodWatches
 from leeway.pod_watch.holding import Periods, PodWatchTelemetry, WatchMode
 from leeway.pod_watch.lease import LEASE, Lease
 from leeway.pod_watch.watch_pods import MINUTE_SCHEDULE, WatchPods, WatchReport
-from leeway.table import Key
 
 from tests.fakes.pod_watches import PodWatchesInMemory, WakesInMemory
 from tests.fakes.table import TableInMemory
@@ -75,14 +74,6 @@ class LeaseTable(TableInMemory):
     @stored.setter
     def stored(self, lease: Lease) -> None:
         self.items[LEASE.key({})] = LEASE.write(lease, {}, self._now())
-
-    def fail(self, error: Exception) -> None:
-        """Have every call raise an error from now on."""
-
-        def failing(_operation: str, _key: Key) -> None:
-            raise error
-
-        self.before = failing
 
 
 @dataclass

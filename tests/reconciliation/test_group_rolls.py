@@ -488,12 +488,7 @@ def test_two_runs_at_once_begin_with_one_node() -> None:
 
 def test_a_run_that_ends_before_the_retirement_is_written_is_repaired() -> None:
     world = World()
-
-    def fails(operation: str, key: tuple[str, str]) -> None:
-        if operation == "put" and key[0].startswith("RETIREMENT"):
-            raise CloudUnavailable("ThrottlingException")
-
-    world.table.before = fails
+    world.table.fail(CloudUnavailable("ThrottlingException"), "put", key="RETIREMENT#")
     report = world.run()
     assert [one.code for one in report.problems] == ["ReconcileIncomplete"]
     world.table.before = lambda _operation, _key: None
