@@ -1,6 +1,7 @@
 """Workloads that may get one more pod, read and scaled in a living cluster."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +18,36 @@ APPS = "/apis/apps/v1/namespaces/surge"
 CORE = "/api/v1/namespaces/surge"
 
 
+BUDGETS = "/apis/policy/v1/namespaces/surge/poddisruptionbudgets"
+SCALERS = "/apis/autoscaling/v1/namespaces/surge/horizontalpodautoscalers"
+ROLLOUTS = "/apis/argoproj.io/v1alpha1/namespaces/surge/rollouts"
+CREATED = (
+    *(f"{APPS}/{kind}" for kind in ("deployments", "statefulsets", "replicasets")),
+    *(f"{CORE}/{kind}" for kind in ("services", "persistentvolumeclaims")),
+    *(BUDGETS, SCALERS, ROLLOUTS),
+)
+
+
+@pytest.fixture(scope="module")
+def adapter(kubeconfig: Path, live: Live) -> Iterator[HttpSurgeWorkloads]:
+    live.create("/api/v1/namespaces", {"metadata": {"name": "surge"}})
+    with closing(kubeconfig_connection(kubeconfig)) as connection:
+        yield HttpSurgeWorkloads(connection)
+
+
 @pytest.fixture
-def workloads(kubeconfig: Path, live: Live) -> Iterator[HttpSurgeWorkloads]:
-    """The adapter under test, and a namespace that is deleted afterwards."""
-    live.api.post("/api/v1/namespaces", json={"metadata": {"name": "surge"}})
-    connection = kubeconfig_connection(kubeconfig)
-    yield HttpSurgeWorkloads(connection)
-    connection.close()
-    live.api.delete("/api/v1/namespaces/surge")
-    live.until(lambda: live.api.get("/api/v1/namespaces/surge").status_code == 404)
+def workloads(adapter: HttpSurgeWorkloads, live: Live) -> Iterator[HttpSurgeWorkloads]:
+    """The adapter under test. Its namespace is emptied afterwards: to delete it takes seconds."""
+    yield adapter
+    for path in CREATED:
+        live.api.delete(path)
+    live.until(lambda: not live.pods(namespace="surge"))
 
 
 def create(live: Live, kind: str, replicas: int = 1, **more: Any) -> None:
     """Create a workload whose pods are Ready."""
     live.add_nodes(1, 2)
-    pod = {"containers": [{"name": "app", "image": "app:1"}], **more.pop("pod", {})}
+    pod = {"containers": [{"name": "app", "image": "app:1"}], "terminationGracePeriodSeconds": 0}
     live.create(
         f"{APPS}/{kind}",
         {
@@ -135,7 +151,7 @@ def test_what_sets_the_size_is_named(live: Live, workloads: HttpSurgeWorkloads) 
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
     for name, of in (("web", target), ("other", {**target, "name": "other"})):
         live.create(
-            "/apis/autoscaling/v1/namespaces/surge/horizontalpodautoscalers",
+            SCALERS,
             {"metadata": {"name": name}, "spec": {"maxReplicas": 3, "scaleTargetRef": of}},
         )
     assert workloads.scalers(found(live, workloads)) == ("HorizontalPodAutoscaler web",)
@@ -148,55 +164,49 @@ def test_claims_of_a_stateful_set_are_seen(live: Live, workloads: HttpSurgeWorkl
     assert found(live, workloads, "StatefulSet").claims
 
 
-@pytest.mark.parametrize(
-    ("modes", "keeps"),
-    [
-        (["ReadWriteMany"], False),
-        (["ReadOnlyMany", "ReadWriteMany"], False),
-        (["ReadWriteOnce"], True),
-        (["ReadWriteOnce", "ReadWriteMany"], True),
-        (None, True),
-    ],
-)
 def test_a_volume_that_many_nodes_may_mount_keeps_no_pod(
-    live: Live, workloads: HttpSurgeWorkloads, modes: list[str] | None, keeps: bool
+    live: Live, workloads: HttpSurgeWorkloads
 ) -> None:
-    if modes is not None:
-        resources = {"requests": {"storage": "1Gi"}}
-        wanted = {"accessModes": modes, "resources": resources, "storageClassName": ""}
-        claim = {"metadata": {"name": "data"}, "spec": wanted}
-        live.create(f"{CORE}/persistentvolumeclaims", claim)
-    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
-    pod = {"containers": [{"name": "app", "image": "app:1"}], "volumes": [volume]}
-    template = {"metadata": {"labels": LABELS}, "spec": pod}
-    spec = {"replicas": 0, "selector": {"matchLabels": LABELS}, "template": template}
-    live.create(f"{APPS}/deployments", {"metadata": {"name": "web"}, "spec": spec})
-    one = workloads.find("surge", "Deployment", "web")
-    assert one is not None
-    assert one.claims == keeps
+    cases: dict[str, tuple[list[str], bool]] = {
+        "many": (["ReadWriteMany"], False),
+        "many-or-read": (["ReadOnlyMany", "ReadWriteMany"], False),
+        "once": (["ReadWriteOnce"], True),
+        "once-or-many": (["ReadWriteOnce", "ReadWriteMany"], True),
+        "no-such-claim": ([], True),
+    }
+    for name, (modes, keeps) in cases.items():
+        if modes:
+            resources = {"requests": {"storage": "1Gi"}}
+            wanted = {"accessModes": modes, "resources": resources, "storageClassName": ""}
+            claim = {"metadata": {"name": name}, "spec": wanted}
+            live.create(f"{CORE}/persistentvolumeclaims", claim)
+        volume = {"name": "data", "persistentVolumeClaim": {"claimName": name}}
+        pod = {"containers": [{"name": "app", "image": "app:1"}], "volumes": [volume]}
+        template = {"metadata": {"labels": LABELS}, "spec": pod}
+        spec = {"replicas": 0, "selector": {"matchLabels": LABELS}, "template": template}
+        live.create(f"{APPS}/deployments", {"metadata": {"name": name}, "spec": spec})
+        one = workloads.find("surge", "Deployment", name)
+        assert one is not None
+        assert one.claims == keeps, name
 
 
 def test_the_health_of_a_budget_is_that_of_its_present_spec(
     live: Live, workloads: HttpSurgeWorkloads
 ) -> None:
     create(live, "deployments")
-    path = "/apis/policy/v1/namespaces/surge/poddisruptionbudgets"
     selector = {"matchLabels": LABELS}
     live.create(
-        path, {"metadata": {"name": "web"}, "spec": {"minAvailable": 1, "selector": selector}}
+        BUDGETS, {"metadata": {"name": "web"}, "spec": {"minAvailable": 1, "selector": selector}}
     )
     live.until(lambda: workloads.budget("surge", "web") == BudgetHealth(0, 1, 1))
     assert workloads.budget("surge", "other") is None
     assert workloads.scale(found(live, workloads), 2)
     live.until(lambda: workloads.budget("surge", "web") == BudgetHealth(1, 2, 1))
-    live.api.delete(f"{path}/web")
+    live.api.delete(f"{BUDGETS}/web")
     live.create(
-        path, {"metadata": {"name": "web"}, "spec": {"maxUnavailable": 0, "selector": selector}}
+        BUDGETS, {"metadata": {"name": "web"}, "spec": {"maxUnavailable": 0, "selector": selector}}
     )
     live.until(lambda: workloads.budget("surge", "web") == BudgetHealth(0, 2, 2))
-
-
-ROLLOUTS = "/apis/argoproj.io/v1alpha1/namespaces/surge/rollouts"
 
 
 @pytest.fixture(scope="module")
@@ -213,7 +223,7 @@ def argo(live: Live) -> Iterator[Live]:
 def rollout(live: Live, replicas: int = 1, **spec: Any) -> tuple[str, int]:
     """Create a settled Rollout with the ReplicaSet of its template; return the name of that and the
     generation of the Rollout."""
-    pod = {"containers": [{"name": "app", "image": "app:1"}]}
+    pod = {"containers": [{"name": "app", "image": "app:1"}], "terminationGracePeriodSeconds": 0}
     template = {"metadata": {"labels": LABELS}, "spec": pod}
     own = {"selector": {"matchLabels": LABELS}, "template": template, "replicas": replicas}
     body = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout"}
@@ -252,7 +262,7 @@ def test_the_rollout_of_a_replica_set_is_found_and_scaled(
     assert (one.key, one.replicas, one.settled) == ("surge/Rollout/web", 1, True)
     target = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "web"}
     argo.create(
-        "/apis/autoscaling/v1/namespaces/surge/horizontalpodautoscalers",
+        SCALERS,
         {"metadata": {"name": "web"}, "spec": {"maxReplicas": 3, "scaleTargetRef": target}},
     )
     assert workloads.scalers(one) == ("HorizontalPodAutoscaler web",)
@@ -264,22 +274,18 @@ def test_the_rollout_of_a_replica_set_is_found_and_scaled(
     assert again.sizers == frozenset({"leeway-surge"})
 
 
-@pytest.mark.parametrize(
-    "status",
-    [
+def test_a_rollout_that_changes_is_not_settled(argo: Live, workloads: HttpSurgeWorkloads) -> None:
+    rollout(argo)
+    changing: tuple[dict[str, Any], ...] = (
         {"observedGeneration": "2b7f6d"},
         {"observedGeneration": "1", "stableRS": "old"},
         {"observedGeneration": "1", "replicas": 2},
-    ],
-)
-def test_a_rollout_that_changes_is_not_settled(
-    argo: Live, workloads: HttpSurgeWorkloads, status: dict[str, Any]
-) -> None:
-    rollout(argo)
-    reports(argo, **status)
-    one = workloads.find("surge", "Rollout", "web")
-    assert one is not None
-    assert not one.settled
+    )
+    for status in changing:
+        reports(argo, **status)
+        one = workloads.find("surge", "Rollout", "web")
+        assert one is not None
+        assert not one.settled, status
 
 
 def test_a_pod_of_a_rollout_serves_when_the_services_of_its_template_have_it(
