@@ -1,11 +1,14 @@
 """`leeway doctor`, `adopt`, `release` and `rehearse --lose group/NAME` on a sandbox, as a user runs
 them: what the doctor finds in a deployment that works, what in one that somebody broke, and
-that it needs only the rights of docs/doctor-policy.json."""
+that it needs only the rights of docs/doctor-policy.json. Each statement that a function's role
+loses is exactly what that function finds missing: the sandbox judges the calls of functions by the
+policies that IAM has for their roles."""
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +20,15 @@ from leeway.aws.eks import EksClusters
 from leeway.aws.table import DynamoTable
 from leeway.catalog.stored import SURVEY
 from leeway.kubernetes.eks import eks_connection
+from leeway.launch.node_settings import cluster_tags
+from leeway.launch.templates import tag_list
 from leeway.manifests.configuration import StoredManifest, StoredManifests
 from leeway.selection.offers.survey import Part, compressed
 from leeway.wiring import clients
 from leeway_cli import main
+from leeway_cli.doctor.facts import FunctionAnswers
+from leeway_cli.doctor.names import FUNCTIONS
+from leeway_cli.doctor.read.probes import answers_of
 from leeway_cli.selection.sources import sandbox_survey
 from leeway_sandbox.access_entries import SECRET, access_key
 from leeway_sandbox.provisioning import ACCOUNT, IMAGE, REGION, client
@@ -39,7 +47,7 @@ from lightkube.resources.rbac_authorization_v1 import ClusterRoleBinding
 from tests.aws.stored import manifest
 from tests.aws.test_target_contract import NUMBERS, balanced
 from tests.cli.conftest import drop_clients
-from tests.doctor.broken import BROKEN, CLUSTER, GROUP, no_entry, no_spot_role, without
+from tests.doctor.broken import BROKEN, CLUSTER, GROUP, STACK, no_entry, no_spot_role, without
 from tests.end_to_end.environment import until
 from tests.template.granted import actions_of
 from tests.template.reached import IAM_NAMES
@@ -169,18 +177,25 @@ def test_a_table_has_each_finding_with_its_command(capsys: pytest.CaptureFixture
     assert lines[-1].endswith("everything was read")
 
 
-@pytest.mark.parametrize("said", BROKEN)
+APART = ("Group web is at its maximum", "Group web has no tag eks:cluster-name")
+"""What is not seen of a group whose launches are suspended."""
+
+
+@pytest.mark.parametrize("apart", ["", *APART])
 def test_each_broken_thing_has_just_its_finding(
-    sandbox: Sandbox, doctor: Doctor, said: str
+    sandbox: Sandbox, doctor: Doctor, apart: str
 ) -> None:
-    broken, severity, code = BROKEN[said]
-    with broken(sandbox):
+    said = [apart] if apart else [one for one in BROKEN if one not in APART]
+    with ExitStack() as all_broken:
+        for one in said:
+            all_broken.enter_context(BROKEN[one][0](sandbox))
         exit_code, document = doctor()
     found = new_findings(document)
-    assert new(document) == {(severity, code)}
+    assert new(document) == {BROKEN[one][1:] for one in said}
     assert all(one["command"] for one in found)
-    assert any(said in one["reason"] for one in found)
-    assert exit_code == (1 if severity == "fails" else 0)
+    for one in said:
+        assert any(one in each["reason"] for each in found), one
+    assert exit_code == (1 if any(BROKEN[one][1] == "fails" for one in said) else 0)
 
 
 def test_a_deleted_binding_takes_rights_from_a_group(doctor: Doctor, kube: Client) -> None:
@@ -684,3 +699,98 @@ def test_nodes_of_all_clusters_are_listed_with_their_sum(
     monkeypatch.setenv("LEEWAY_CLUSTERS", CLUSTER)
     assert main.run(["nodes", "none", "--all"]) == 1
     assert "has no node none." in capsys.readouterr().err
+
+
+NOTHING_TO_ASK_ABOUT = {
+    "EndInstancesThatJoinedTheClusters",
+    "EndLaunchedInstancesThatNeverJoin",
+}
+"""No instance of this sandbox is one that these statements are about."""
+
+
+@pytest.fixture(scope="module")
+def template(sandbox: Sandbox) -> Iterator[None]:
+    """A launch template as Leeway creates it for the cluster."""
+    tags, name = tag_list(cluster_tags(CLUSTER)), f"leeway-{CLUSTER}-0123456789abcdef"
+    ec2 = client("ec2", sandbox.aws_url)
+    ec2.create_launch_template(
+        LaunchTemplateName=name,
+        LaunchTemplateData={
+            "ImageId": IMAGE,
+            "IamInstanceProfile": {"Name": "leeway-sandbox-nodes"},
+            "TagSpecifications": [{"ResourceType": "network-interface", "Tags": tags}],
+        },
+        TagSpecifications=[{"ResourceType": "launch-template", "Tags": tags}],
+    )
+    yield
+    ec2.delete_launch_template(LaunchTemplateName=name)
+
+
+def said(answers: tuple[FunctionAnswers, ...], *verdicts: str) -> set[tuple[str, str]]:
+    """The statements about which functions got these answers."""
+    return {
+        (one.function, each.statement)
+        for one in answers
+        for each in one.answers
+        if each.answer in verdicts
+    }
+
+
+@pytest.mark.usefixtures("template")
+def test_each_lost_statement_is_what_its_function_finds_missing(sandbox: Sandbox) -> None:
+    healthy = answers_of(STACK, [CLUSTER])
+    assert {one.function for one in healthy} == {*FUNCTIONS}
+    assert not [one for one in healthy if one.problem or one.cluster_problem]
+    assert said(healthy, "denied", "unclear", "unreachable") == set()
+    unasked = said(healthy, "nothing to ask about") - said(healthy, "allowed")
+    assert {statement for _, statement in unasked} == NOTHING_TO_ASK_ABOUT
+    allowed: dict[str, list[str]] = {}
+    for function, statement in sorted(said(healthy, "allowed")):
+        allowed.setdefault(function, []).append(statement)
+    for number, lost in enumerate(zip_longest(*allowed.values())):
+        taken = {f: s for f, s in zip(allowed, lost, strict=True) if s is not None}
+        with without(sandbox, taken):
+            answers = answers_of(STACK, [CLUSTER], [*taken])
+        assert said(answers, "denied") == {*taken.items()}, number
+
+
+@pytest.mark.usefixtures("template")
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UseResources",
+        "LaunchFromTemplatesOfLeeway",
+        "NameTemplatesThatEc2DoesNotFind",
+        "TagOnlyAtCreation",
+        "GiveNodesTheirRole",
+    ],
+)
+def test_the_answer_of_a_launch_names_the_statement_that_ec2_checked(
+    sandbox: Sandbox, statement: str
+) -> None:
+    with without(sandbox, {"provision-nodes": statement}):
+        answers = answers_of(STACK, [CLUSTER], ["provision-nodes"])
+    assert said(answers, "denied") == {("provision-nodes", statement)}
+
+
+@pytest.mark.usefixtures("template")
+def test_probes_leave_nothing_behind(sandbox: Sandbox) -> None:
+    def state() -> Any:
+        assert sandbox.deployed
+        (table,) = sandbox.deployed.tables
+        aws = {one: client(one, sandbox.aws_url) for one in ("dynamodb", "ec2", "sqs")}
+        items = aws["dynamodb"].scan(TableName=table.name)["Items"]
+        (queue,) = aws["sqs"].list_queues(QueueNamePrefix="leeway-provision.fifo")["QueueUrls"]
+        return (
+            {one["pk"]["S"] for one in items if not one["pk"]["S"].startswith("ENDPOINT#")},
+            len(aws["ec2"].describe_launch_templates()["LaunchTemplates"]),
+            len(aws["ec2"].describe_instances()["Reservations"]),
+            aws["sqs"].get_queue_attributes(QueueUrl=queue, AttributeNames=["All"])["Attributes"][
+                "ApproximateNumberOfMessages"
+            ],
+            [e for e in sandbox.journal() if e["kind"] in ("put-events", "fleet", "pod-deletion")],
+        )
+
+    before = state()
+    assert said(answers_of(STACK, [CLUSTER]), "denied") == set()
+    assert state() == before
