@@ -1,8 +1,8 @@
-"""Processes of provision_nodes in this one that are killed at an AWS call.
+"""Processes of provision_nodes in this one that are killed at an AWS call that changes something.
 
 A process is the wiring of the deployed function, built anew, with the function's environment and
 credentials. A killed process sends nothing any more. To kill it costs no cold start, so that a test
-can do it at every call.
+can do it at every such call.
 """
 
 import os
@@ -33,9 +33,9 @@ class Killed(BaseException):
 
 
 class Killer:
-    """Counts AWS calls, and kills after the one with this number, or after the first one with this
-    name, when AWS has done it and its answer has not been read; with neither, never. Of calls side
-    by side, the first answer counts."""
+    """Counts AWS calls that change something, and kills after the one with this number, or after
+    the first one with this name, when AWS has done it and its answer has not been read; with
+    neither, never. Of calls side by side, the first answer counts."""
 
     def __init__(self, number: int = 0, name: str = "") -> None:
         self._number = number
@@ -51,9 +51,8 @@ class Killer:
 
     @property
     def changed(self) -> bool:
-        """Whether a call has changed anything at AWS but the visibility of messages."""
-        changes = (one for one in self._calls if not one.startswith("sqs:"))
-        return any(not one.partition(":")[2].startswith(READS) for one in changes)
+        """Whether a call has changed anything at AWS."""
+        return any(map(_changes, self._calls))
 
     def watch(self, events: Any) -> None:
         """Follow the calls of a botocore session, whose event system this is."""
@@ -72,13 +71,20 @@ class Killer:
                 self.killed_at = self._name
                 raise Killed
             # Not "==": calls that run side by side are all counted before the first answer.
-            if 0 < self._number <= len(self._calls):
-                self.killed_at = self._calls[-1]
+            made = sum(map(_changes, self._calls))
+            if _changes(_name_of(event_name)) and 0 < self._number <= made:
+                self.killed_at = _name_of(event_name)
                 raise Killed
 
     def _live(self) -> None:
         if self.killed_at:
             raise Killed
+
+
+def _changes(name: str) -> bool:
+    """Whether a call changes anything but the visibility of messages."""
+    service, _, call = name.partition(":")
+    return service != "sqs" and not call.startswith(READS)
 
 
 def _name_of(event_name: str) -> str:

@@ -199,11 +199,10 @@ def test_an_api_server_that_does_not_answer_keeps_the_message(sandbox: Sandbox) 
     assert invoke(sandbox, kept) == []
 
 
-def test_a_run_that_is_killed_after_any_aws_call_is_completed_by_the_next(
+def test_a_run_that_is_killed_after_any_change_at_aws_is_completed_by_the_next(
     sandbox: Sandbox, kube: Client
 ) -> None:
-    """Each kill meets the launch for one more pod. A run that has only read leaves nothing, so the
-    next one that is killed begins where it began."""
+    """Each kill meets the launch for one more pod."""
     case = PoolCase(sandbox, kube, "killed")
     wanted = len(case.pods())
     met: set[str] = set()
