@@ -32,8 +32,8 @@ SECONDS = 1200
 
 @contextmanager
 def accepting(state: Path) -> Iterator[Sandbox]:
-    """Run a cluster without nodes, in which schedules run twelve times a minute."""
-    options = {"aws": ["--schedule-speed", "12"], "kubernetes": ["--node-join", "1"]}
+    """Run a cluster without nodes, in which schedules run eight times a minute."""
+    options = {"aws": ["--schedule-speed", "8"], "kubernetes": ["--node-join", "1"]}
     scenario = Scenario(cluster=CLUSTER, groups=())
     with Sandbox.start(
         scenario, state_dir=state, parameters=PARAMETERS, options=options
