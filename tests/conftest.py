@@ -39,7 +39,7 @@ LONGEST = (
     "end_to_end/test_static_and_reserved.py",
     "end_to_end/test_reconciliation.py",
     "end_to_end/test_launch_faults.py",
-    "end_to_end/test_voluntary.py",
+    "end_to_end/test_retirements.py",
     "end_to_end/test_hazards.py",
     "end_to_end/test_surge.py",
     "end_to_end/test_faults.py",

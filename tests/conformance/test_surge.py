@@ -23,9 +23,8 @@ from lightkube.resources.policy_v1 import PodDisruptionBudget
 from lightkube.types import PatchType
 
 from tests.conformance.conftest import GIVEN, Conformance, image_of
-from tests.end_to_end.environment import until
+from tests.end_to_end.environment import say, until
 from tests.end_to_end.surging import ServiceClient, reasons, right_in
-from tests.end_to_end.test_voluntary import say
 from tests.kubernetes.rollouts import ROLLOUT_KIND
 
 ASKED = {"metadata": {"annotations": {"leeway.sh/surge": "true"}}}

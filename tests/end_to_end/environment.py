@@ -1,10 +1,15 @@
 """A sandbox for end-to-end tests: interrupts nodes and reads the journals."""
 
+import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
+from leeway import __version__
+from leeway.aws.table import DynamoTable
+from leeway.manifests.configuration import StoredManifest, StoredManifests
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
 from lightkube import Client, KubeConfig
@@ -181,6 +186,26 @@ def events_about(sandbox: Sandbox, node: str) -> list[Event]:
     with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as client:
         listed = list(client.list(Event, namespace="default"))
     return [e for e in listed if e.involvedObject.name == node and e.reportingComponent == "leeway"]
+
+
+def say(sandbox: Sandbox, **spec: Any) -> None:
+    """Write the Cluster manifest, over the one that there is. A function that has read that one
+    keeps it for half a minute."""
+    cluster = sandbox.endpoints.cluster
+    kind = {"apiVersion": "leeway.sh/v1", "kind": "Cluster"}
+    body = json.dumps({**kind, "metadata": {"name": cluster}, "spec": spec})
+    table = sandbox.environment()["LEEWAY_TABLE"]
+    stored = StoredManifests(DynamoTable(lambda: client("dynamodb", sandbox.aws_url), table))
+    before = next((one.version for one in stored.of(cluster, "cluster.leeway.sh")), 0)
+    manifest = StoredManifest(
+        "cluster.leeway.sh", "", cluster, body, before + 1, __version__, datetime.now(UTC)
+    )
+    stored.write(cluster, manifest, before)
+
+
+def first(entries: Sequence[Entry]) -> float:
+    """Return the time of the first of some entries."""
+    return min(float(entry["at"]) for entry in entries)
 
 
 def run_reconcile(env: Environment) -> None:

@@ -1,14 +1,13 @@
 """A cluster with a pool for each test of replacements, and what the tests observe of them."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from leeway.aws.provision_queue import SqsProvisionNodes
 from leeway.aws.table import DynamoTable
 from leeway.catalog.unavailable import Offering, UnavailableOfferings
-from leeway.manifests.configuration import StoredManifests
 from leeway.policy.rules import UNAVAILABLE_FOR
 from leeway_sandbox.provisioning import client, create_workloads
 from leeway_sandbox.sandbox import Sandbox
@@ -17,7 +16,6 @@ from lightkube import Client
 from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import Node, Pod
 
-from tests.aws.stored import manifest
 from tests.end_to_end.conftest import daemonset, deployment
 from tests.end_to_end.environment import Entry, Environment, Journal, until
 from tests.end_to_end.provisioning import CLUSTER, queue, run, table_of
@@ -73,14 +71,6 @@ class Replacing(Environment):
     def __init__(self, sandbox: Sandbox, kube: Client) -> None:
         super().__init__(sandbox)
         self.kube = kube
-        self._versions = 0
-
-    def policy(self, **spec: Any) -> None:
-        """Write the Cluster manifest anew."""
-        dynamodb = client("dynamodb", self.sandbox.aws_url)
-        writing = StoredManifests(DynamoTable(lambda: dynamodb, table_of(self.sandbox)))
-        before, self._versions = self._versions, self._versions + 1
-        writing.write(CLUSTER, manifest(CLUSTER, version=self._versions, spec=spec), before)
 
     def wake(self, why: str = "test") -> None:
         """Send a message to provision_nodes."""
@@ -170,11 +160,6 @@ def codes_about(seen: Journal, instance: str) -> set[str]:
     lines = [entry["line"] for entry in seen.of("logs")]
     found = [x for x in lines if isinstance(x, dict) and x.get("instance") == instance]
     return {str(line.get("code") or line.get("reason_code") or "") for line in found}
-
-
-def first(entries: Sequence[Entry]) -> float:
-    """Return the time of the first of some entries."""
-    return min(float(entry["at"]) for entry in entries)
 
 
 def wait_until(moment: float) -> None:

@@ -26,6 +26,7 @@ from tests.end_to_end.environment import (
     Entry,
     Journal,
     events_about,
+    first,
     run_reconcile,
     until,
 )
@@ -37,7 +38,7 @@ from tests.end_to_end.provisioning import (
     sandbox_with,
     table_of,
 )
-from tests.end_to_end.replacing import TEAM, Replacing, first
+from tests.end_to_end.replacing import TEAM, Replacing
 from tests.end_to_end.rights import granted, used
 from tests.launch.pools import document, node_class, pool
 

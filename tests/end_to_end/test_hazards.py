@@ -9,15 +9,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import pytest
-from leeway.aws.table import DynamoTable
-from leeway.manifests.configuration import StoredManifests
 from leeway_sandbox.provisioning import HOOK, client
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Group, Scenario
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Node, Pod
 
-from tests.aws.stored import manifest
 from tests.end_to_end.cluster_actions import (
     Case,
     ClusterActions,
@@ -27,7 +24,7 @@ from tests.end_to_end.cluster_actions import (
     tolerating_deployment,
 )
 from tests.end_to_end.conftest import daemonset, deployment
-from tests.end_to_end.environment import Entry, Environment, Journal
+from tests.end_to_end.environment import Entry, Environment, Journal, say
 from tests.end_to_end.invariants import InvariantChecks
 
 CLUSTER = "hazards"
@@ -55,12 +52,7 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
     options = {"lambda": ["--retry-delay", "1"]}
     state = tmp_path_factory.mktemp("hazards")
     with Sandbox.start(WORLD, state_dir=state, options=options) as sandbox:
-        assert sandbox.deployed is not None
-        (table,) = sandbox.deployed.tables
-        spec = {"notices": {"terminate-hook": {"deadline": f"{TIMEOUT:g}s"}}}
-        StoredManifests(DynamoTable(lambda: client("dynamodb", sandbox.aws_url), table.name)).write(
-            CLUSTER, manifest(CLUSTER, spec=spec), 0
-        )
+        say(sandbox, notices={"terminate-hook": {"deadline": f"{TIMEOUT:g}s"}})
         client("autoscaling", sandbox.aws_url).put_lifecycle_hook(
             AutoScalingGroupName="hooked",
             LifecycleHookName=HOOK,

@@ -9,7 +9,7 @@ from leeway_sandbox.provisioning import create_workloads
 from lightkube import Client
 from lightkube.resources.core_v1 import Node
 
-from tests.end_to_end.environment import Entry, events_about, until
+from tests.end_to_end.environment import Entry, events_about, first, say, until
 from tests.end_to_end.promises import check_promises
 from tests.end_to_end.provisioning import CLUSTER, sandbox_with, store
 from tests.end_to_end.replacing import (
@@ -24,7 +24,6 @@ from tests.end_to_end.replacing import (
     WORLD,
     Replacing,
     codes_about,
-    first,
     launched,
     team_pool,
     unbootable,
@@ -51,7 +50,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replacing]:
         functions=["--retry-delay", "1"],
     ) as (sandbox, kube):
         env = Replacing(sandbox, kube)
-        env.policy(paused=True, churn=BUDGET)
+        say(env.sandbox, paused=True, churn=BUDGET)
         env.create(
             workload("paused", 1),
             workload("calm", 2),
@@ -74,7 +73,7 @@ def without_faults(world: Replacing) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def resumed(world: Replacing) -> float:
     """Resume the cluster and let groups use pools; return when every function knows it."""
-    world.policy(churn=BUDGET, groupsMayUsePools=True)
+    say(world.sandbox, churn=BUDGET, groupsMayUsePools=True)
     return time.time() + MANIFESTS_KEPT
 
 

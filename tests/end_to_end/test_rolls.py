@@ -17,9 +17,8 @@ from lightkube import Client, KubeConfig
 from lightkube.codecs import from_dict
 
 from tests.cli.conftest import drop_clients
-from tests.end_to_end.environment import Environment, until
+from tests.end_to_end.environment import Environment, first, say, until
 from tests.end_to_end.rights import check_calls_are_granted
-from tests.end_to_end.test_voluntary import first, say
 
 CLUSTER, GROUP = "rolling", "web"
 SINGLE: Manifest = {

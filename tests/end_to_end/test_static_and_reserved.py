@@ -17,9 +17,9 @@ from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
 from lightkube.resources.core_v1 import Node
 
-from tests.end_to_end.environment import run_reconcile, until
+from tests.end_to_end.environment import first, run_reconcile, until
 from tests.end_to_end.provisioning import CLUSTER, sandbox_with, table_of
-from tests.end_to_end.replacing import TEAM, first, launched, workload
+from tests.end_to_end.replacing import TEAM, launched, workload
 from tests.end_to_end.test_giving_back import (
     CHURN,
     EVERY_SAVING,

@@ -13,10 +13,9 @@ from lightkube.resources.apps_v1 import Deployment, StatefulSet
 from lightkube.resources.core_v1 import Node, Pod
 
 from tests.end_to_end.conftest import deployment
-from tests.end_to_end.environment import Environment, until
+from tests.end_to_end.environment import Environment, say, until
 from tests.end_to_end.rights import check_calls_are_granted, granted, used
 from tests.end_to_end.surging import ServiceClient, reasons, right_in
-from tests.end_to_end.test_voluntary import say
 
 
 class Surging(Environment):

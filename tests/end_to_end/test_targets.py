@@ -14,9 +14,8 @@ from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Node
 
 from tests.aws.test_target_contract import balanced
-from tests.end_to_end.environment import Environment, events_about, until
+from tests.end_to_end.environment import Environment, events_about, say, until
 from tests.end_to_end.rights import check_calls_are_granted
-from tests.end_to_end.test_voluntary import say
 from tests.template.granted import granted_to
 
 LOOK = "elasticloadbalancing:DescribeTargetHealth"
