@@ -68,7 +68,8 @@ class Rolling(Environment):
         return self.roll
 
     def run(self) -> None:
-        """Run reconcile once."""
+        """Run reconcile once. A roll takes its next step some seconds after a run."""
+        time.sleep(1.5)
         since = time.time()
         self.sandbox.fire("leeway-reconcile")
 
