@@ -93,7 +93,7 @@ def test_a_static_pool_keeps_its_number_of_nodes(world: GivingBack) -> None:
 
     since = time.time()
     (interrupted, *_) = world.nodes("fixed")
-    world.interrupt([interrupted], late=30)
+    world.interrupt([interrupted], late=90)
     world.runs_until(lambda: interrupted not in world.nodes("fixed") and has(world, "fixed", 2))
     assert len(launched(world.since(0), "fixed")) == 3
 
