@@ -388,7 +388,7 @@ def test_the_role_grants_only_the_calls_of_admissions_and_reconcile(
     env: Environment,
 ) -> None:
     rights = used(env.sandbox, "AdmitNodeRole") | used(env.sandbox, "ReconcileRole")
-    # No node of this cluster was Karpenter's: conformance/test_limits.py uses these.
+    # No node of this cluster was Karpenter's: conformance/test_rights.py uses these.
     switched = {f"{verb} nodeclaims.karpenter.sh" for verb in ("get", "patch", "delete")}
     assert rights | switched == granted("leeway-capacity")
     assert not rights & switched
