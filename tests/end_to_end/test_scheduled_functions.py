@@ -18,6 +18,7 @@ from leeway.catalog.unavailable import Offering, UnavailableOfferings
 from leeway_cli.main import run
 from leeway_cli.selection.sources import sandbox_catalog
 from leeway_sandbox.sandbox import Sandbox
+from leeway_sandbox.scenario import Group, Scenario
 from lightkube import ApiError, Client, KubeConfig
 from lightkube.models.apps_v1 import DeploymentSpec, ReplicaSetSpec, StatefulSetSpec
 from lightkube.models.core_v1 import Container, PodSpec, PodTemplateSpec
@@ -29,9 +30,9 @@ from lightkube.resources.rbac_authorization_v1 import RoleBinding
 
 from tests.end_to_end.conftest import scaled_object
 from tests.end_to_end.environment import PATIENCE, Environment
-from tests.end_to_end.rights import granted, used
+from tests.end_to_end.rights import check_calls_are_granted, granted, used
 
-CLUSTER = "end-to-end"
+CLUSTER = "scheduled"
 ALWAYS = [{"timezone": "UTC", "start": "*/2 * * * *", "end": "* * * * *", "replicas": 2}]
 """Its end always comes first, or with its start."""
 
@@ -114,18 +115,20 @@ def adopt(kube: Client, role: str) -> None:
     )
 
 
+@pytest.fixture(scope="module")
+def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
+    """A small cluster. Its schedules run if a test fires them."""
+    world = Scenario(cluster=CLUSTER, groups=(Group("plain", 2),))
+    idle, state = {"aws": ["--schedule-speed", "0"]}, tmp_path_factory.mktemp("scheduled")
+    with Sandbox.start(world, state_dir=state, options=idle) as sandbox:
+        yield Environment(sandbox)
+        check_calls_are_granted(sandbox)
+
+
 @pytest.fixture
 def kube(env: Environment) -> Iterator[Client]:
     with Client(KubeConfig.from_file(env.sandbox.kubeconfig), trust_env=False) as client:
         yield client
-
-
-@pytest.fixture
-def minutes_on_command(env: Environment) -> Iterator[None]:
-    """Stop the schedules during a test."""
-    env.sandbox.set_schedule_speed(0)
-    yield
-    env.sandbox.set_schedule_speed(1)
 
 
 def size(kube: Client, name: str, namespace: str) -> int | None:
@@ -168,7 +171,6 @@ def headroom(
     return kept
 
 
-@pytest.mark.usefixtures("minutes_on_command")
 def test_manifests_become_pause_pods_and_replicas_and_are_reverted(
     env: Environment,
     kube: Client,
@@ -207,7 +209,6 @@ def test_manifests_become_pause_pods_and_replicas_and_are_reverted(
 
 
 REGION = "us-east-1"
-ITS_OWN = "m5.large"
 
 
 def test_a_scheduled_run_stores_a_catalog_that_the_command_line_reads(
@@ -224,7 +225,6 @@ def test_a_scheduled_run_stores_a_catalog_that_the_command_line_reads(
     while table.get(SURVEY, region=REGION) is None:
         assert time.monotonic() < until, "no catalog was stored"
         time.sleep(1)
-    # Another type than that of the nodes: interruptions in other tests mark the nodes' type.
     lost = Offering(REGION, "c5.xlarge", "us-east-1a", "spot")
     soon = datetime.now(UTC) + timedelta(minutes=3)
     unavailable = UnavailableOfferings(DynamoTable(dynamodb, os.environ["LEEWAY_TABLE"]))
@@ -238,6 +238,6 @@ def test_a_scheduled_run_stores_a_catalog_that_the_command_line_reads(
         (one["name"], offering["zone"], offering["capacityType"])
         for one in found
         for offering in one["offerings"]
-        if not offering["available"] and one["name"] != ITS_OWN
+        if not offering["available"]
     ]
     assert gone == [("c5.xlarge", "us-east-1a", "spot")]
