@@ -207,7 +207,7 @@ def test_pods_do_not_wait_for_an_instance_that_is_interrupted_before_it_joins(
     store(world.sandbox, works, replaces=1)
     refresh = {"function": "leeway-provision-nodes", "kill": "before"}
     world.sandbox.faults("lambda", [refresh])
-    (begun,) = world.sandbox.interrupt([instance], late=60)
+    (begun,) = world.sandbox.interrupt([instance], late=80)
     world.until(since, lambda seen: len(launched(seen, "young")) == 2)
     world.moved("young", 1, [])
     (second,) = set(launched(world.since(since), "young")) - {instance}
