@@ -18,7 +18,7 @@ from leeway_sandbox.sandbox import Sandbox
 from lightkube.resources.core_v1 import Node
 
 from tests.end_to_end.environment import first, run_reconcile, until
-from tests.end_to_end.provisioning import CLUSTER, sandbox_with, table_of
+from tests.end_to_end.provisioning import CLUSTER, FUNCTION, sandbox_with, table_of
 from tests.end_to_end.replacing import TEAM, launched, workload
 from tests.end_to_end.test_giving_back import (
     CHURN,
@@ -77,7 +77,7 @@ def has(world: GivingBack, name: str, count: int) -> bool:
 
 
 def scale_pool(world: GivingBack, replicas: int) -> None:
-    """Scale the pool as users do."""
+    """Scale the pool as users do. A warm function would keep the former size for 45 seconds."""
     with pytest.MonkeyPatch.context() as patch:
         for key, value in world.sandbox.environment().items():
             patch.setenv(key, value)
@@ -85,6 +85,7 @@ def scale_pool(world: GivingBack, replicas: int) -> None:
             main.run(["scale", "nodepool/fixed", f"--replicas={replicas}", "--cluster", CLUSTER])
             == 0
         )
+    world.end_warm(FUNCTION)
 
 
 def test_a_static_pool_keeps_its_number_of_nodes(world: GivingBack) -> None:
