@@ -13,7 +13,7 @@ from tests.cli.conftest import drop_clients
 from tests.end_to_end.environment import PATIENCE, Entry, Environment
 from tests.end_to_end.rights import check_calls_are_granted
 
-HOOKED, PLAIN = 41, 41
+HOOKED, PLAIN = 26, 26
 
 
 def deployment(name: str, replicas: int, grace: int) -> Manifest:
@@ -74,7 +74,7 @@ WORLD = Scenario(
         Group("hooked", HOOKED, terminate_hook=True),
         Group("plain", PLAIN),
     ),
-    workloads=(deployment("web", 144, 5), daemonset("cni")),
+    workloads=(deployment("web", 92, 5), daemonset("cni")),
     foreign_clusters=("somebody-elses",),
 )
 
