@@ -1,4 +1,4 @@
-"""Writes the result of a command to stdout and everything else to stderr."""
+"""Writes the result of a command to stdout or to a page, and everything else to stderr."""
 
 import json
 import re
@@ -9,12 +9,16 @@ from contextvars import ContextVar
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum, StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from leeway.printable import printable_lines
 
+from leeway_cli.errors import BadInputError, CannotBeDoneError
+
 if TYPE_CHECKING:
+    from jinja2 import Environment
     from rich.console import Console
     from rich.table import Table
 
@@ -177,3 +181,44 @@ def table(*titles: str, right: Collection[str] = ()) -> "Table":
 def camel(name: str) -> str:
     """Render the name of a field as JSON names it."""
     return re.sub(r"_(\w)", lambda found: found[1].upper(), name)
+
+
+def environment() -> "Environment":
+    """Return the environment of `cli/templates`: values are escaped, a missing one is an error."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader("leeway_cli"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def check_page_path(option: str, path: Path) -> None:
+    """Check that a page can be written to a path, before the work begins.
+
+    Raises:
+        BadInputError: it is a folder, or is in no folder.
+    """
+    if path.is_dir():
+        raise BadInputError(f"{option}: expected a file, but {path} is a folder.")
+    if not path.absolute().parent.is_dir():
+        raise BadInputError(
+            f"{option}: expected a file in a folder, but {path.absolute().parent} is no folder."
+        )
+
+
+def write_page(path: Path, page: str, result: Mapping[str, Any] | None = None) -> None:
+    """Write a page. `result` has the fields of the JSON document that is printed in any case.
+
+    Raises:
+        CannotBeDoneError: the file cannot be written.
+    """
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise CannotBeDoneError(
+            f"The page {path} could not be written: {error.strerror}.", result=result
+        ) from error

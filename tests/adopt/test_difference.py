@@ -20,8 +20,8 @@ from leeway_cli.adopt.changes import (
 )
 from leeway_cli.adopt.settings.access import AccessEntry, Authentication, Mode
 from leeway_cli.adopt.settings.groups import GroupHook, GroupTag, Transition
+from leeway_cli.adopt.settings.home import ClusterManifest
 from leeway_cli.adopt.settings.leeway_stack import LeewayStack, ManagedCluster
-from leeway_cli.adopt.settings.manifest import ClusterManifest
 from leeway_cli.adopt.settings.objects import ClusterObject, cluster_object
 
 ROLE = "arn:aws:iam::123456789012:role/leeway-retire"

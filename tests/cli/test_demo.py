@@ -19,7 +19,7 @@ def test_a_storm_has_no_faults_and_a_pool_launches_on_demand_while_spot_is_short
 ) -> None:
     page = tmp_path / "report.html"
     size = ["--nodes", "6", "--interruptions", "3"]
-    monkeypatch.setattr("leeway_cli.demo.page.OPENED_WITHIN", 0.0)
+    monkeypatch.setattr("leeway_cli.demo.command.OPENED_WITHIN", 0.0)
 
     code = main.run(["demo", *size, "--view", "--report", str(page), "-o", "json"])
 

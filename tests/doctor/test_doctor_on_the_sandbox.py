@@ -28,7 +28,7 @@ from leeway.wiring import clients
 from leeway_cli import main
 from leeway_cli.doctor.facts import FunctionAnswers
 from leeway_cli.doctor.names import FUNCTIONS
-from leeway_cli.doctor.read.probes import answers_of
+from leeway_cli.doctor.read.aws import answers_of
 from leeway_cli.selection.sources import sandbox_survey
 from leeway_sandbox.access_entries import SECRET, access_key
 from leeway_sandbox.provisioning import ACCOUNT, IMAGE, REGION, client
@@ -231,7 +231,7 @@ def test_functions_that_the_caller_may_not_invoke_are_one_finding(
         error = {"Error": {"Code": "AccessDeniedException", "Message": "no"}}
         raise ClientError(error, "Invoke")
 
-    monkeypatch.setattr("leeway_cli.doctor.read.probes.answers_of", refuse)
+    monkeypatch.setattr("leeway_cli.doctor.read.aws.answers_of", refuse)
     _, document = doctor(CLUSTER)
     assert [one["part"] for one in document["unread"]] == ["the answers of the functions"]
 

@@ -13,8 +13,14 @@ from leeway.reasons import counted
 
 from leeway_cli import options
 from leeway_cli.errors import BadInputError, CannotBeDoneError
-from leeway_cli.html_templates import check_page_path
-from leeway_cli.output import Format, FormatOption, print_json, write_stderr, write_stdout
+from leeway_cli.output import (
+    Format,
+    FormatOption,
+    check_page_path,
+    print_json,
+    write_stderr,
+    write_stdout,
+)
 from leeway_cli.stack import DEFAULT_STACK, Stack, StackOption, cluster_name, find_stack
 
 if TYPE_CHECKING:
@@ -224,7 +230,7 @@ def _offers(deployment: Stack) -> "tuple[Catalog | None, dict[str, float]]":
 
 
 def _page(report: "Acceptance") -> str:
-    from leeway_cli.html_templates import environment
+    from leeway_cli.output import environment
 
     template = environment().get_template("acceptance.html.j2")
     passed = "passed" if not report.failed else "failed"

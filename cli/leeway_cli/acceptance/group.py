@@ -8,7 +8,6 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from leeway_cli.acceptance import experiment
 from leeway_cli.acceptance.world import NAME, NODE_CLASS, POOL, Stored, World, pool_spec
 from leeway_cli.errors import CannotBeDoneError, aws_errors
 
@@ -108,7 +107,7 @@ def how_long_it_waited(world: World) -> str:
 def recommend(world: World) -> None:
     """Let EC2 recommend a rebalance of the group's instance."""
     world.expired[GROUP] = {*_members(world)}
-    experiment.interrupt(world, _name(world), world.of_group, _MINUTES)
+    world.interrupt(_name(world), world.of_group, _MINUTES)
 
 
 def is_rebalanced(world: World) -> bool:
@@ -124,7 +123,7 @@ def is_rebalanced(world: World) -> bool:
     record = _table(world).get(RETIREMENT, cluster=world.cluster, instance=first)
     intent = record.replacement_intent if record else None
     if record is None or intent is None:
-        experiment.check(world)
+        world.check_experiment()
         return False
     if (record.kind, intent.method) != (NoticeKind.REBALANCE, Method.LAUNCH):
         raise CannotBeDoneError(
@@ -133,7 +132,7 @@ def is_rebalanced(world: World) -> bool:
     alive = {one["InstanceId"] for one in world.instances(world.of_group)}
     if first in alive or not alive or not is_in_service(world):
         return False
-    experiment.stop(world)
+    world.stop_experiment()
     return True
 
 
@@ -142,7 +141,7 @@ def is_removed(world: World) -> bool:
 
     A launch template that is deleted before its group leaves a group that cannot be repaired.
     """
-    experiment.stop(world)
+    world.stop_experiment()
     name, scaling = _name(world), _scaling()
     with aws_errors(f"group {name}"):
         groups = _described(world)

@@ -12,7 +12,7 @@ from typing import Any
 from leeway import __version__
 from leeway.printable import printable
 
-from leeway_cli.acceptance import experiment, group
+from leeway_cli.acceptance import group
 from leeway_cli.acceptance.world import NAME, World
 from leeway_cli.errors import CannotBeDoneError
 
@@ -218,11 +218,11 @@ def _of_spot() -> Iterator[Stage]:
 
 def _interrupt(world: World, pool: str) -> None:
     world.expired[pool] = world.alive(pool)
-    experiment.interrupt(world, pool, world.of_pools(pool))
+    world.interrupt(pool, world.of_pools(pool))
 
 
 def _is_reclaimed(world: World, pool: str) -> bool:
-    experiment.check(world)
+    world.check_experiment()
     return world.is_replaced(pool)
 
 

@@ -19,7 +19,7 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import ConfigMap, Namespace, Node, Pod
 
-from leeway_cli.errors import aws_errors
+from leeway_cli.errors import CannotBeDoneError, as_clause, aws_errors
 from leeway_cli.kubeconfig import KubeconfigConnection
 from leeway_cli.manifests.changes import (
     Change,
@@ -32,6 +32,8 @@ from leeway_cli.stack import Stack
 
 if TYPE_CHECKING:
     from leeway.selection.offers.catalog import Catalog
+
+_FIS = "Fault Injection Service"
 
 NAME = "leeway-acceptance"
 """The namespace, the taint, the label of pods and the first part of the names of manifests."""
@@ -300,6 +302,55 @@ class World:
             if which(one)
         ]
         return bool(apply_changes(self.stack, self.cluster, changes))
+
+    def interrupt(self, what: str, tags: Mapping[str, str], minutes: int = 2) -> None:
+        """Begin an experiment of Fault Injection Service: EC2 recommends a rebalance for the Spot
+        instances with these tags at once, and interrupts them after this time, 2 to 15 minutes,
+        with its warning two minutes before.
+
+        The template is deleted at once: the experiment that runs does not need it. Source: AWS FIS
+        user guide, "AWS FIS actions reference", aws:ec2:send-spot-instance-interruptions.
+        """
+        target = {
+            "resourceType": "aws:ec2:spot-instance",
+            "resourceTags": dict(tags),
+            "selectionMode": "ALL",
+        }
+        action = {
+            "actionId": "aws:ec2:send-spot-instance-interruptions",
+            "parameters": {"durationBeforeInterruption": f"PT{minutes}M"},
+            "targets": {"SpotInstances": "nodes"},
+        }
+        with aws_errors(_FIS):
+            created = self.fis.create_experiment_template(
+                description=f"Interrupts the Spot node of {what} in cluster {self.cluster}",
+                roleArn=self.fis_role,
+                stopConditions=[{"source": "none"}],
+                targets={"nodes": target},
+                actions={"interrupt": action},
+            )
+            template = created["experimentTemplate"]["id"]
+            try:
+                started = self.fis.start_experiment(experimentTemplateId=template)
+                self.experiment = started["experiment"]["id"]
+            finally:
+                self.fis.delete_experiment_template(id=template)
+
+    def check_experiment(self) -> None:
+        """Raise CannotBeDoneError if the experiment, if there is one, interrupts nothing."""
+        if self.experiment:
+            with aws_errors(_FIS):
+                state = self.fis.get_experiment(id=self.experiment)["experiment"]["state"]
+            if state["status"] in ("failed", "stopped"):
+                problem = as_clause(state["reason"])
+                raise CannotBeDoneError(f"{_FIS} interrupted nothing: {problem}.")
+
+    def stop_experiment(self) -> None:
+        """Stop the experiment, if there is one: AWS bills each minute of its action."""
+        if self.experiment:
+            with aws_errors(_FIS):
+                self.fis.stop_experiment(id=self.experiment)
+            self.experiment = ""
 
 
 def pool_spec(

@@ -14,9 +14,14 @@ from pydantic import Field
 
 from leeway_cli.adopt.settings.access import AccessEntry, Authentication, Mode
 from leeway_cli.adopt.settings.groups import GroupHook, GroupTag, desired_hooks
-from leeway_cli.adopt.settings.home import Crd, ManifestsHome, desired_home
+from leeway_cli.adopt.settings.home import (
+    ClusterManifest,
+    Crd,
+    ManifestsHome,
+    default_manifest,
+    desired_home,
+)
 from leeway_cli.adopt.settings.leeway_stack import LeewayStack, ManagedCluster
-from leeway_cli.adopt.settings.manifest import ClusterManifest, default_manifest
 from leeway_cli.adopt.settings.objects import ClusterObject
 from leeway_cli.adopt.settings.setting import Kind
 from leeway_cli.adopt.settings.spot_role import SpotRole

@@ -379,7 +379,7 @@ def ask_functions(found: Connected, objects: Iterable[ClusterObject], command: C
     """Print each finding. The cluster is under care with or without findings."""
     from leeway_cli.doctor.checks.probes import about_aws, about_cluster
     from leeway_cli.doctor.finding import causes
-    from leeway_cli.doctor.read.probes import answers_of
+    from leeway_cli.doctor.read.aws import answers_of
     from leeway_cli.doctor.rights import rights_of
 
     if found.stack.version != __version__:

@@ -12,9 +12,8 @@ from leeway.wiring.clients import client, session
 from leeway_cli.adopt.changes import Change, Setting, by_key
 from leeway_cli.adopt.settings.access import Eks, EksCluster, read_access
 from leeway_cli.adopt.settings.groups import AutoScaling, read_groups
-from leeway_cli.adopt.settings.home import read_home
+from leeway_cli.adopt.settings.home import read_home, read_manifest
 from leeway_cli.adopt.settings.leeway_stack import CloudFormation, LeewayStack, read_cluster_name
-from leeway_cli.adopt.settings.manifest import read_manifest
 from leeway_cli.adopt.settings.objects import KubernetesObjects, read_objects
 from leeway_cli.adopt.settings.spot_role import read_spot_role
 from leeway_cli.errors import CannotBeDoneError, aws_errors, kubernetes_errors

@@ -1,5 +1,9 @@
 """`leeway demo`: runs a scenario, in a sandbox or simulated, and reports the result."""
 
+import os
+import select
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -7,14 +11,22 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from leeway.reasons import counted
 
 from leeway_cli.errors import BadInputError, CannotBeDoneError
-from leeway_cli.html_templates import check_page_path, write_page
-from leeway_cli.output import Format, FormatOption, print_json, stderr_console, stdout_console
+from leeway_cli.output import (
+    Format,
+    FormatOption,
+    check_page_path,
+    print_json,
+    stderr_console,
+    stdout_console,
+    write_page,
+    write_stderr,
+)
 
 if TYPE_CHECKING:
     from leeway_sandbox.sandbox import Sandbox
@@ -182,7 +194,6 @@ def _check(nodes: int, interruptions: int, replicas: int) -> None:
 def _run_scale_up(replicas: int, seed: int, view: bool) -> "tuple[ScaleUpReport, Run]":
     from leeway_sandbox.scenario import scale_up_scenario
 
-    from leeway_cli.demo.page import shown
     from leeway_cli.demo.pools import follow_scale_up, scale, start_pools, with_bound
     from leeway_cli.report.page import Run
 
@@ -202,7 +213,6 @@ def _run_scale_up(replicas: int, seed: int, view: bool) -> "tuple[ScaleUpReport,
 def _run_switch(seed: int, view: bool) -> "tuple[SwitchReport, Run]":
     from leeway_sandbox.scenario import switch_scenario
 
-    from leeway_cli.demo.page import shown
     from leeway_cli.demo.switch import run_switch
     from leeway_cli.report.page import Run
 
@@ -216,7 +226,6 @@ def _run_switch(seed: int, view: bool) -> "tuple[SwitchReport, Run]":
 def _run_storm(nodes: int, interruptions: int, seed: int, view: bool) -> "tuple[StormReport, Run]":
     from leeway_sandbox.scenario import demo_scenario
 
-    from leeway_cli.demo.page import shown
     from leeway_cli.demo.pools import start_pools
     from leeway_cli.demo.storm import SPOT_SHORTAGE, follow_storm, send_warnings
     from leeway_cli.report.page import Run
@@ -243,7 +252,7 @@ def _sandbox(scenario: "Scenario") -> "Iterator[tuple[Sandbox, Progress]]":
 
     from leeway_cli.demo.pools import SCHEDULES_WAIT
     from leeway_cli.demo.storm import Progress
-    from leeway_cli.sandbox.state import sandbox_errors
+    from leeway_cli.sandbox.up import sandbox_errors
 
     with (
         sandbox_errors(),
@@ -273,3 +282,32 @@ def _plan(sandbox: "Sandbox", scenario: "Scenario", interruptions: int) -> "Stor
         warning=WARNING,
         late=LATE,
     )
+
+
+OPENED_WITHIN = 60.0
+"""Seconds that a demo waits for a browser."""
+
+
+@contextmanager
+def shown(sandbox: "Sandbox") -> Iterator[None]:
+    """Serve the page of a sandbox. What happens in the context begins when a browser has opened the
+    page, or after a minute.
+
+    Raises:
+        CannotBeDoneError: the page could not be served.
+    """
+    # A process of its own: it has the environment variables of the sandbox, and reads at its pace.
+    command = [sys.executable, "-m", "leeway_cli", "view", "--every", "1s"]
+    command += ["--cluster", sandbox.endpoints.cluster, "--kubeconfig", str(sandbox.kubeconfig)]
+    environment = {**os.environ, **sandbox.environment()}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as page:
+        lines = cast("IO[bytes]", page.stdout)
+        try:
+            address = lines.readline().decode().strip()
+            if not address:
+                raise CannotBeDoneError("The page could not be served.")
+            write_stderr(f"{address}\nThe demo goes on then, or in {OPENED_WITHIN:.0f} s.")
+            select.select([lines], [], [], OPENED_WITHIN)
+            yield
+        finally:
+            page.terminate()

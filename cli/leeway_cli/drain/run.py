@@ -26,12 +26,21 @@ from leeway.retirement.pods import (
 from leeway.retirement.progress import Drain, PodProgress, RemovalMethod, Stage
 from leeway.retirement.reasons import NODE_NAME_REUSED, POD_EVICTED
 
-from leeway_cli.drain.pod_table import pods_as_data, pods_as_table
 from leeway_cli.errors import CannotBeDoneError
-from leeway_cli.output import Format, print_json, stdout_console, write_stderr, write_stdout
+from leeway_cli.output import (
+    Format,
+    picked,
+    print_json,
+    stdout_console,
+    table,
+    write_stderr,
+    write_stdout,
+)
 
 if TYPE_CHECKING:
+    from leeway.interruption.explain import PodPlan
     from leeway.retirement.pods import PodDecision, Refusal
+    from rich.table import Table
 
 _REFUSED = {
     "--ignore-daemonsets": "cannot delete DaemonSet-managed Pods (use {} to ignore)",
@@ -366,3 +375,23 @@ def _as_data(plan: NodePlan, drain: Drain | None, drained: bool) -> dict[str, An
         return {"node": plan.node, "drained": False, "refused": plan.refused, "pods": []}
     pods = [to_plain(pod) for pod in drain.pods.values()]
     return {"node": plan.node, "drained": drained, "pods": pods}
+
+
+def pods_as_data(plans: "Sequence[PodPlan]") -> list[dict[str, Any]]:
+    """Render the plans of pods as JSON."""
+    renamed = {"decision": "action", "latestMoment": "latest", "gracePeriodSeconds": "grace"}
+    return [picked(plan, "pod", "reason", "warning", "critical", **renamed) for plan in plans]
+
+
+def pods_as_table(plans: "Sequence[PodPlan]", answers: Mapping[str, str] | None = None) -> "Table":
+    """Render the plans of pods as a table. `answers` are those of the API server, by pod."""
+    from rich.text import Text
+
+    rows = table("POD", "DECISION", "LATEST", "GRACE", "REASON")
+    for plan in plans:
+        answer = f" The API server: {answers[plan.pod]}" if answers and plan.pod in answers else ""
+        reason = plan.reason.message + (f" Loss: {plan.warning}." if plan.warning else "")
+        latest = f"{plan.latest:%H:%M:%S}" if plan.latest else "-"
+        # As Text: an API server's message may have brackets, which rich would read as markup.
+        rows.add_row(plan.pod, plan.action.value, latest, f"{plan.grace}s", Text(reason + answer))
+    return rows

@@ -278,7 +278,7 @@ def explain_pod(
     from leeway.kubernetes.cluster_states import KubernetesClusterStates
 
     from leeway_cli.explain.plan_pod import explain_pod as plan_for_pod
-    from leeway_cli.explain.pod_view import pod_as_data, show_pod
+    from leeway_cli.explain.plan_pod import pod_as_data, show_pod
     from leeway_cli.selection.input_warnings import unknown_words_of
 
     name = _pod_name(pod)

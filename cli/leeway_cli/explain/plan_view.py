@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from leeway.interruption.explain import DRAINS
 
-from leeway_cli.drain.pod_table import pods_as_data, pods_as_table
+from leeway_cli.drain.run import pods_as_data, pods_as_table
 from leeway_cli.output import picked
 
 if TYPE_CHECKING:

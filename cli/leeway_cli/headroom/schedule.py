@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from leeway_cli.errors import BadInputError
-from leeway_cli.html_templates import write_page
 from leeway_cli.manifests.files import FilesOption, read_files
 from leeway_cli.output import (
     Format,
@@ -18,6 +17,7 @@ from leeway_cli.output import (
     stderr_console,
     stdout_console,
     table,
+    write_page,
 )
 
 if TYPE_CHECKING:

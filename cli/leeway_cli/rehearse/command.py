@@ -10,10 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from leeway_cli.errors import BadInputError, CannotBeDoneError, kubernetes_errors
-from leeway_cli.html_templates import check_page_path, write_page
 from leeway_cli.manifests.files import FilesOption, read_files
 from leeway_cli.options import Context, Kubeconfig, parse_duration
-from leeway_cli.output import Format, FormatOption, print_json, stderr_console, write_stderr
+from leeway_cli.output import (
+    Format,
+    FormatOption,
+    check_page_path,
+    print_json,
+    stderr_console,
+    write_page,
+    write_stderr,
+)
 from leeway_cli.selection.sources import (
     KubernetesFiles,
     RegionOption,

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from leeway_cli.html_templates import environment
+from leeway_cli.output import environment
 from leeway_cli.report.chart import Figure
 
 type Where = Literal["", "page", "terminal"]

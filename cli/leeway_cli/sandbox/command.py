@@ -14,13 +14,13 @@ import typer
 from leeway_cli.errors import BadInputError, CannotBeDoneError, as_clause, unreadable
 from leeway_cli.output import Format, FormatOption, print_json, stderr_console, stdout_console
 from leeway_cli.sandbox.faults import FORMS, read_faults
-from leeway_cli.sandbox.state import (
+from leeway_cli.sandbox.up import (
     StateDirOption,
     default_state_dir,
     endpoints_as_data,
     running_sandbox,
+    up,
 )
-from leeway_cli.sandbox.up import up
 
 if TYPE_CHECKING:
     from leeway_sandbox.sandbox import Sandbox

@@ -1,32 +1,32 @@
-"""`leeway sandbox up`: runs a sandbox until it is stopped."""
+"""`leeway sandbox up`: runs a sandbox until it is stopped. Other commands open it."""
 
 import json
+import os
 import shlex
 import signal
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 import typer
 
-from leeway_cli.errors import BadInputError
+from leeway_cli.errors import BadInputError, CannotBeDoneError
 from leeway_cli.output import Format, FormatOption, print_json, stderr_console, stdout_console
 from leeway_cli.sandbox.faults import read_faults
-from leeway_cli.sandbox.state import (
-    StateDirOption,
-    default_state_dir,
-    endpoints_as_data,
-    sandbox_errors,
-)
 from leeway_cli.stack import CLUSTERS
 
 if TYPE_CHECKING:
     from leeway_sandbox.real_cluster.target import RealCluster
     from leeway_sandbox.sandbox import Sandbox
+
+StateDirOption = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Set the folder of the sandbox (default: one for each user)."),
+]
 
 LOOPBACK = "127.0.0.1"
 USUAL_NODES = 5
@@ -37,8 +37,6 @@ FaultsOption = Annotated[
     list[str],
     typer.Option("--fault", metavar="FAULT", help="Add a fault (see `sandbox faults --help`)."),
 ]
-
-
 NodesOption = Annotated[
     int | None, typer.Option(help="Set the number of nodes.", show_default=str(USUAL_NODES))
 ]
@@ -268,3 +266,50 @@ def _print_endpoints(sandbox: "Sandbox", output: Format, env_file: Path | None) 
     if env_file is not None:
         console.print(f"\nsam local invoke … --env-vars {env_file}", soft_wrap=True)
     stderr_console().print("\nStop it with Ctrl-C, or with [bold]leeway sandbox down[/].")
+
+
+def default_state_dir() -> Path:
+    """Return the folder of a sandbox's state, as the XDG base directory specification defines."""
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "leeway" / "sandbox"
+
+
+@contextmanager
+def sandbox_errors() -> Iterator[None]:
+    """Turn errors of the sandbox into errors of the command."""
+    from leeway_sandbox.errors import RefusedError, SandboxError
+
+    try:
+        yield
+    except RefusedError as error:
+        raise BadInputError(" ".join(str(error).split())) from error
+    except SandboxError as error:
+        first, _, details = str(error).partition("\n")
+        raise CannotBeDoneError(first, details) from error
+
+
+@contextmanager
+def running_sandbox(state_dir: Path | None) -> "Iterator[Sandbox]":
+    """Open the sandbox that runs with this state folder.
+
+    Raises:
+        CannotBeDoneError: none runs, or it does not answer.
+    """
+    from leeway_sandbox.sandbox import Sandbox
+
+    with sandbox_errors():
+        sandbox = Sandbox.attach(state_dir or default_state_dir())
+        with closing(sandbox):
+            yield sandbox
+
+
+def endpoints_as_data(sandbox: "Sandbox") -> dict[str, Any]:
+    """Render the endpoints of a sandbox as JSON."""
+    return {
+        "cluster": sandbox.endpoints.cluster,
+        "aws": sandbox.aws_url,
+        "lambda": sandbox.lambda_url,
+        "kubernetes": sandbox.kubernetes_url,
+        "kubeconfig": str(sandbox.kubeconfig),
+        "pid": sandbox.endpoints.pid,
+    }

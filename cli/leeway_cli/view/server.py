@@ -19,7 +19,7 @@ import msgspec
 from aiohttp import web
 
 from leeway_cli.errors import BadInputError
-from leeway_cli.html_templates import environment
+from leeway_cli.output import environment
 from leeway_cli.view.picture import Picture, difference
 
 ADDRESS: Final = "127.0.0.1"

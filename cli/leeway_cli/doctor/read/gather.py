@@ -38,7 +38,7 @@ from leeway_cli.doctor.facts import (
 )
 from leeway_cli.doctor.finding import Severity
 from leeway_cli.doctor.names import FUNCTIONS, function_name
-from leeway_cli.doctor.read import aws, cluster, kubernetes, probes
+from leeway_cli.doctor.read import aws, cluster, kubernetes
 from leeway_cli.doctor.read.targets import targets_of
 from leeway_cli.doctor.rights import Right, rights_in_namespaces, rights_of
 from leeway_cli.errors import AccountError, CommandError, as_clause, aws_errors, kubernetes_errors
@@ -310,7 +310,7 @@ def _answers(
         return ()
     run = {one.name for one in functions if one.state == "Active" and one.reserved != 0}
     fit = [one for one in FUNCTIONS if function_name(stack.name, one) in run]
-    return probes.answers_of(stack.name, [one for one in clusters if one in stack.clusters], fit)
+    return aws.answers_of(stack.name, [one for one in clusters if one in stack.clusters], fit)
 
 
 def _of_stack(parts: Parts, name: str, stack: Part[LeewayStack]) -> Mapping[str, Part[Any]]:
