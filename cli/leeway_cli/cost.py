@@ -377,7 +377,8 @@ def as_text(report: CostReport, cluster: str, top: int) -> str:
     ]
     lines += _table(["OWNER", "HOURS", "USD", "SHARE"], owners, len(report.owners))
     rest = [("(idle)", report.idle), ("(not known)", report.unsplit)]
-    for title, split in (("NAMESPACE", report.namespaces), *_titled(report.labels)):
+    labels = ((f"LABEL {key}", split) for key, split in sorted(report.labels.items()))
+    for title, split in (("NAMESPACE", report.namespaces), *labels):
         ordered = sorted(split.items(), key=lambda one: (-one[1], one[0]))
         rows = [
             [printable(name), *_money(usd, report.usd)]
@@ -424,10 +425,6 @@ def _savings(report: CostReport) -> Iterator[str]:
             f"{one.cause}: Leeway gave back {counted(one.nodes, 'node')}, which saved "
             f"{one.usd_per_hour:,.4f} USD per hour, {one.usd:,.2f} USD in the 24 hours after each."
         )
-
-
-def _titled(labels: Mapping[str, Mapping[str, float]]) -> list[tuple[str, Mapping[str, float]]]:
-    return [(f"LABEL {key}", split) for key, split in sorted(labels.items())]
 
 
 def _title(key: str) -> str:

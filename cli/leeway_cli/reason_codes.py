@@ -40,7 +40,7 @@ class DeclaredCode:
 def declared_codes() -> tuple[DeclaredCode, ...]:
     """Collect the codes that the modules of Leeway and of `leeway doctor` declare, by part and
     name."""
-    found = [*_in_layer(), *_in_module("leeway_cli.doctor.reasons", "doctor"), *_errors()]
+    found = [*_in_layer(), *_of_doctor(), *_errors()]
     return tuple(sorted(found, key=lambda code: (code.part, code.name)))
 
 
@@ -69,12 +69,13 @@ def _errors() -> Iterator[DeclaredCode]:
                 yield DeclaredCode(ERRORS, one.__name__, sentence, "clusterproblemsalarm")
 
 
-def _in_module(module: str, part: str) -> Iterator[DeclaredCode]:
+def _of_doctor() -> Iterator[DeclaredCode]:
     from leeway.reasons import ReasonCode
 
-    declared = vars(importlib.import_module(module)).values()
-    for code in dict.fromkeys(one for one in declared if isinstance(one, ReasonCode)):
-        yield DeclaredCode(part, code.name, code.plain_sentence, code.runbook)
+    from leeway_cli.doctor import reasons as declared
+
+    for code in [one for one in vars(declared).values() if isinstance(one, ReasonCode)]:
+        yield DeclaredCode("doctor", code.name, code.plain_sentence, code.runbook)
 
 
 def reasons(

@@ -12,7 +12,6 @@ from leeway_cli.adopt.settings.objects import cluster_objects
 from leeway_cli.doctor.facts import (
     AlarmFacts,
     AliasFacts,
-    CatalogFacts,
     ClusterFacts,
     ConfigurationFacts,
     ConsumerFacts,
@@ -171,7 +170,7 @@ def healthy(**changes: Any) -> Facts:
         "instances": spot(),
         "quotas": {"L-34B43A08": 1000.0},
         "spot_role": True,
-        "catalog": CatalogFacts({"types": NOW - timedelta(hours=6)}),
+        "catalog": {"types": NOW - timedelta(hours=6)},
         "network": FunctionsNetwork("leeway"),
         "wanted_objects": OBJECTS,
         "clusters": (cluster(),),

@@ -18,7 +18,6 @@ from leeway_cli.doctor.examine import CHECKS, examine
 from leeway_cli.doctor.facts import (
     AlarmFacts,
     AliasFacts,
-    CatalogFacts,
     ConfigurationFacts,
     ConsumerFacts,
     Facts,
@@ -230,9 +229,9 @@ ONE_THING: dict[str, tuple[dict[str, Any], str]] = {
         {"quotas": {"L-34B43A08": 7.0}},
         "fails QuotaTooLow: so EC2 launches no m5.large",
     ),
-    "no catalog": ({"catalog": CatalogFacts(None)}, "fails CatalogOld: has no catalog"),
+    "no catalog": ({"catalog": {}}, "fails CatalogOld: has no catalog"),
     "an old catalog": (
-        {"catalog": CatalogFacts({"types": NOW - timedelta(days=2)})},
+        {"catalog": {"types": NOW - timedelta(days=2)}},
         "warns CatalogOld: 48 h old",
     ),
     "a slow clock": ({"ahead": timedelta(seconds=40)}, "warns ClockOff: is 40 s"),

@@ -206,7 +206,7 @@ def choose_targets(
             left,
             key=lambda place: (
                 -interrupted[place.launched_by],
-                _weight(place.owners - seen, spread),
+                sum(1.0 / spread[one] for one in place.owners - seen if one in spread),
                 len(place.owners),
             ),
         )
@@ -237,10 +237,6 @@ def _node_counts(
             if not workloads.get(owner, Workload(owner)).daemon:
                 spread[owner] += 1
     return dict(spread)
-
-
-def _weight(owners: Iterable[str], spread: Mapping[str, int]) -> float:
-    return sum(1.0 / spread[owner] for owner in owners if owner in spread)
 
 
 def send_warnings(sandbox: Sandbox, plan: StormPlan) -> None:

@@ -118,14 +118,6 @@ class InstanceUse:
 
 
 @dataclass(frozen=True, slots=True)
-class CatalogFacts:
-    """The stored catalog. `read_at` has the time of each part; None if the table has no catalog, or
-    one that this version cannot read."""
-
-    read_at: Mapping[str, datetime] | None
-
-
-@dataclass(frozen=True, slots=True)
 class GroupFacts:
     """An Auto Scaling group of a cluster.
 
@@ -327,7 +319,7 @@ class Facts:
     instances: Read[tuple[InstanceUse, ...]]
     quotas: Read[Mapping[str, float]]
     spot_role: Read[bool]
-    catalog: Read[CatalogFacts]
+    catalog: Read[Mapping[str, datetime]]  # when each part was read; empty without a readable one
     network: Read[FunctionsNetwork]
     wanted_objects: tuple[ClusterObject, ...] = ()
     clusters: tuple[ClusterFacts, ...] = ()

@@ -57,7 +57,10 @@ _WARNED = {
 def refusal(decisions: "Sequence[PodDecision]", allowed: Collection[str]) -> str:
     """Return the refusal of a drain, empty if there is none. It lists each pod once, with the first
     flag that the pod needs."""
-    firsts = [(_first_missing_flag(d.refusals, allowed), d.pod.key) for d in decisions]
+    firsts = [
+        (next((one.value for one in d.refusals if one.value not in allowed), ""), d.pod.key)
+        for d in decisions
+    ]
     return "; ".join(
         f"{words.format(flag)}: {', '.join(sorted(p for first, p in firsts if first == flag))}"
         for flag, words in _REFUSED.items()
@@ -72,10 +75,6 @@ def warnings(decisions: "Sequence[PodDecision]") -> str:
         for flag, words in _WARNED.items()
         if (pods := list(_pods_with_warning(decisions, flag)))
     )
-
-
-def _first_missing_flag(refusals: "tuple[Refusal, ...]", allowed: Collection[str]) -> str:
-    return next((one.value for one in refusals if one.value not in allowed), "")
 
 
 def _pods_with_warning(decisions: "Sequence[PodDecision]", flag: str) -> Iterator[str]:

@@ -704,8 +704,8 @@ class _Structural:
         """Convert alternatives, all of which are texts if there are several."""
         if len(choices) == 1:
             return self._value(choices[0])
-        made = [self._value(one) for one in choices]
-        return {"type": "string", "anyOf": [_without_type(one) for one in made]}
+        made = [self._value(one).items() for one in choices]
+        return {"type": "string", "anyOf": [{k: v for k, v in one if k != "type"} for one in made]}
 
     def _model(self, name: str) -> Schema:
         """Convert a model, or an enumeration of texts."""
@@ -727,10 +727,6 @@ def _with_rules(schema: Schema, rules: Iterable[tuple[str, str]]) -> Schema:
     if not validations:
         return schema
     return {**schema, "x-kubernetes-validations": validations}
-
-
-def _without_type(schema: Schema) -> Schema:
-    return {key: value for key, value in schema.items() if key != "type"}
 
 
 def _line(text: str) -> str:

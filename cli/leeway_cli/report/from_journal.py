@@ -237,7 +237,8 @@ def _match_replacements(
     for one in launched:
         fresh["", one.pool].append(Replacement(one.instance, one.at, one.node, one.ready_at))
     matched: dict[str, Replacement] = {}
-    for target in sorted(targets, key=lambda target: _first_notice(index, target.instance)):
+    first = {one: min(notice.at for notice in found) for one, found in index.notices.items()}
+    for target in sorted(targets, key=lambda one: first.get(one.instance, float("inf"))):
         if waiting := fresh[target.group, target.pool]:
             last_of_pool = target.pool and len(waiting) == 1
             matched[target.instance] = waiting[0] if last_of_pool else waiting.pop(0)
@@ -251,10 +252,6 @@ def _used_nodes(index: _Index, plan: StormPlan) -> set[str]:
         for pod in index.pods.values()
         if pod.node and not plan.workloads.get(pod.owner or "", Workload("")).daemon
     }
-
-
-def _first_notice(index: _Index, instance: str) -> float:
-    return min((notice.at for notice in index.notices.get(instance, ())), default=float("inf"))
 
 
 def _launched_by_group(index: _Index, began_at: float) -> dict[str, list[str]]:

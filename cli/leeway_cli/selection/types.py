@@ -156,13 +156,11 @@ def _as_data(match: Match) -> dict[str, Any]:
         "labels": dict(sorted(match.kind.labels.items())),
         "capacity": match.kind.capacity.printed(),
         "allocatable": match.kind.allocatable.printed(),
-        "offerings": [_offering_as_data(one, offered) for one in match.offerings],
+        "offerings": [
+            picked(one, *offered) | ({"reservation": one.reservation.id} if one.reservation else {})
+            for one in match.offerings
+        ],
     }
-
-
-def _offering_as_data(one: "Offering", offered: Sequence[str]) -> dict[str, Any]:
-    reserved = {} if one.reservation is None else {"reservation": one.reservation.id}
-    return picked(one, *offered) | reserved
 
 
 _COLUMNS = ("TYPE", "ARCH", "CPU", "MEMORY", "PODS", "DEVICES", "ON DEMAND", "SPOT", "ZONES")

@@ -16,7 +16,7 @@ from leeway.manifests.cluster import Cluster
 from leeway.manifests.configuration import MANIFEST_INVALID
 from leeway.pool_pauses import MOST_FAILURES, POOL, PoolRecord
 from leeway.printable import printable
-from leeway.provisioning.report import STATUS, ProvisioningStatus, StaticPoolStatus
+from leeway.provisioning.report import STATUS, ProvisioningStatus
 from leeway.reasons import Reason, counted
 from leeway.retirement.progress import Stage
 from leeway.retirement.reasons import (
@@ -297,7 +297,10 @@ def _provisioning_lines(
     yield _line("launches", "", ", ".join(parts))
     if one.failure is not None:
         yield Text(f"      {_reason(one.failure, told)}", style="red")
-    yield from map(_static_pool_line, one.static_pools)
+    yield from (
+        Text(f"      pool {printable(each.pool)} has {each.nodes} of its {each.replicas} nodes")
+        for each in one.static_pools
+    )
     for each in one.spending:
         whose = f"nodes of pool {printable(each.pool)}" if each.pool else "nodes of all pools"
         yield Text(f"      {whose} cost {each.used:.2f} of at most {each.most:.2f} USD per hour")
@@ -319,10 +322,6 @@ def _provisioning_lines(
         yield _line("gives back", "", f"{counted(count, 'decision')} {ago} ago")
         for reason in one.returned:
             yield Text(f"      {printable(reason.message)}")
-
-
-def _static_pool_line(one: StaticPoolStatus) -> Text:
-    return Text(f"      pool {printable(one.pool)} has {one.nodes} of its {one.replicas} nodes")
 
 
 def _launched_kinds(one: ProvisioningStatus) -> str:

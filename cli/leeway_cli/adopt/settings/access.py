@@ -41,10 +41,6 @@ class Authentication(Kind):
     setting: Literal["authentication"] = "authentication"
 
     @property
-    def key(self) -> str:
-        return self.setting
-
-    @property
     def title(self) -> str:
         return f"authentication mode {self.mode}"
 

@@ -32,10 +32,6 @@ class ManifestsHome(Kind):
     setting: Literal["home"] = "home"
 
     @property
-    def key(self) -> str:
-        return self.setting
-
-    @property
     def title(self) -> str:
         return f"home of the manifests of {self.cluster}"
 
@@ -147,10 +143,6 @@ class ClusterManifest(Kind):
     cluster: str
     body: str
     setting: Literal["manifest"] = "manifest"
-
-    @property
-    def key(self) -> str:
-        return self.setting
 
     @property
     def title(self) -> str:

@@ -39,10 +39,6 @@ class ManagedCluster(Kind):
     setting: Literal["cluster-name"] = "cluster-name"
 
     @property
-    def key(self) -> str:
-        return self.setting
-
-    @property
     def title(self) -> str:
         return f"name {self.cluster} in ClusterNames of stack {self.stack}"
 

@@ -53,10 +53,13 @@ class Kind(ABC):
 
     __slots__ = ()
 
+    setting: str
+    """The name of this kind, which JSON has, too."""
+
     @property
-    @abstractmethod
     def key(self) -> str:
-        """The key of this setting."""
+        """The key of this setting: its kind, if a cluster has only one."""
+        return self.setting
 
     @property
     @abstractmethod

@@ -28,10 +28,6 @@ class SpotRole(Kind):
     setting: Literal["spot-role"] = "spot-role"
 
     @property
-    def key(self) -> str:
-        return self.setting
-
-    @property
     def title(self) -> str:
         return f"role {_NAME} of the account"
 

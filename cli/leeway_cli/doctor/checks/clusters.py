@@ -137,14 +137,14 @@ def check_catalog(facts: Facts) -> Iterator[Finding]:
     refresh = aws("lambda invoke", function_name=name, **raw)
     refresh = refresh and f"{refresh} /dev/stdout"
     about = About(reasons.CATALOG_OLD, f"catalog of {facts.region}")
-    if catalog.read_at is None:
+    if not catalog:
         yield about.finding(
             Severity.FAILS if any(map(_has_pools, facts.clusters)) else Severity.WARNS,
             f"Table {stack.table} has no catalog of {facts.region} that this version can read.",
             refresh,
         )
         return
-    for part, at in sorted(catalog.read_at.items()):
+    for part, at in sorted(catalog.items()):
         if facts.now - at > CATALOG_OLD_AFTER:
             hours = round((facts.now - at) / timedelta(hours=1))
             yield about.warns(f"The {part} of the catalog are {hours} h old.", refresh)

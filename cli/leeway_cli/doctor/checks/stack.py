@@ -17,6 +17,7 @@ from leeway_cli.doctor.names import (
 )
 
 _IDLE = "Inactive"
+_OF_STORMS = ("-receive-notice", "-retire-node")
 """The state of a function that Lambda has taken off its network; an invocation wakes it up.
 Source: Lambda developer guide, "Lambda function states"."""
 
@@ -71,16 +72,12 @@ def check_functions(facts: Facts) -> Iterator[Finding]:
                 "invokes it.",
                 free,
             )
-        elif one.reserved is not None and one.reserved < spot and _is_of_storms(one.name):
+        elif one.reserved is not None and one.reserved < spot and one.name.endswith(_OF_STORMS):
             yield about.warns(
                 f"Function {one.name} may run {counted(one.reserved, 'time')} at once, and "
                 f"{counted(spot, 'Spot instance')} can be interrupted at once.",
                 free,
             )
-
-
-def _is_of_storms(function: str) -> bool:
-    return function.endswith(("-receive-notice", "-retire-node"))
 
 
 def check_aliases(facts: Facts) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ Asks the functions, each with its own role, which of their calls AWS refuses."""
 import json
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -22,7 +23,6 @@ from leeway_cli.doctor.facts import (
     AlarmFacts,
     AliasFacts,
     Answer,
-    CatalogFacts,
     ConsumerFacts,
     FunctionAnswers,
     FunctionFacts,
@@ -220,15 +220,16 @@ def _quotas() -> Iterator[Mapping[str, Any]]:
         yield from page["Quotas"]
 
 
-def catalog(table: str, region: str) -> CatalogFacts:
-    """Read when each part of the stored catalog was read."""
+def catalog(table: str, region: str) -> Mapping[str, datetime]:
+    """Read when each part of the stored catalog was read; empty if the table has no catalog, or one
+    that this version cannot read."""
     packed = DynamoTable(partial(client, "dynamodb"), table).get(SURVEY, region=region)
     if packed is None:
-        return CatalogFacts(None)
+        return {}
     try:
-        return CatalogFacts({part.value: at for part, at in unpacked(packed).read_at.items()})
+        return {part.value: at for part, at in unpacked(packed).read_at.items()}
     except UnknownForm:
-        return CatalogFacts(None)
+        return {}
 
 
 LONGEST = 90
