@@ -13,6 +13,17 @@ from leeway.selection.labels import ARCH, CAPACITY_TYPE, INSTANCE, ON_DEMAND, RE
 from leeway.selection.offers.allocatable import AmiFamily
 
 from leeway_cli.convert.node_group import (
+    BUDGETS,
+    CREDITS,
+    EFAS,
+    LABELS_OF_EKS,
+    MAX_PRICE,
+    NO_SSH,
+    PLACEMENT,
+    REBALANCE,
+    REPAIR,
+    TARGET_GROUPS,
+    WINDOWS,
     Document,
     NodeGroup,
     NotConvertible,
@@ -35,14 +46,7 @@ _IMAGES: tuple[tuple[str, AmiFamily], ...] = (
     ("amazon-eks-arm64-node-", AmiFamily.AL2),
     ("/amazon-linux-2", AmiFamily.AL2),
     ("bottlerocket", AmiFamily.BOTTLEROCKET),
-    *(
-        (f"Windows_Server-{year}-English", family)
-        for year, family in (
-            ("2019", AmiFamily.WINDOWS_2019),
-            ("2022", AmiFamily.WINDOWS_2022),
-            ("2025", AmiFamily.WINDOWS_2025),
-        )
-    ),
+    *((f"Windows_Server-{year}-English", AmiFamily(f"Windows{year}")) for year in WINDOWS),
 )
 """Parts of the names of EKS images and of their SSM parameters, the longest of a family first."""
 
@@ -55,27 +59,18 @@ _GROUP_READ = """
     NewInstancesProtectedFromScaleIn"""
 """The fields of a group that are read, or say nothing about its nodes."""
 
+RESERVATIONS = "select reservations by capacityReservationSelectorTerms of the EC2NodeClass."
 _OF_GROUP = {
-    "CapacityRebalance": (
-        "Leeway acts on rebalance recommendations of every node by the policy of the Cluster "
-        "manifest (notices)."
-    ),
-    "CapacityReservationSpecification": (
-        "select reservations by capacityReservationSelectorTerms of the EC2NodeClass."
-    ),
+    "CapacityRebalance": REBALANCE,
+    "CapacityReservationSpecification": RESERVATIONS,
     "EnabledMetrics": "a pool has no Auto Scaling group: Leeway's metrics take their place.",
     "LoadBalancerNames": (
         "Leeway registers no nodes with load balancers: use a Service of type LoadBalancer, or an "
         "Ingress."
     ),
-    "PlacementGroup": (
-        "Leeway launches no nodes in placement groups: keep this group for pods that need one."
-    ),
+    "PlacementGroup": PLACEMENT,
     "SuspendedProcesses": "a pool has no Auto Scaling group: nothing of these runs.",
-    "TargetGroupARNs": (
-        "Leeway registers no nodes with target groups: use a TargetGroupBinding of the AWS Load "
-        "Balancer Controller."
-    ),
+    "TargetGroupARNs": TARGET_GROUPS,
     "WarmPoolConfiguration": "a pool has no warm pool: keep spare capacity with a Headroom.",
 }
 
@@ -85,16 +80,10 @@ _TEMPLATE_READ = """
     NetworkInterfaces SecurityGroupIds TagSpecifications UserData"""
 _OF_TEMPLATE = {
     "CpuOptions": "Leeway launches instances with all of their cores and threads.",
-    "CreditSpecification": (
-        "Leeway launches burstable types with the account's default: set it with "
-        "`aws ec2 modify-default-credit-specification`."
-    ),
+    "CreditSpecification": CREDITS,
     "DisableApiTermination": "Leeway ends the nodes of its pools: nothing is to do.",
     "EnclaveOptions": "Leeway launches no nodes with Nitro Enclaves: keep this group for them.",
-    "KeyName": (
-        "nodes of pools have no SSH key: connect with Session Manager, or add keys in "
-        "spec.userData."
-    ),
+    "KeyName": NO_SSH,
     "Placement": (
         "Leeway launches no nodes in placement groups or with dedicated tenancy: keep this group "
         "for pods that need it."
@@ -107,9 +96,7 @@ _OF_DEVICES = {
     "VirtualName": "a node class has instance store only by spec.instanceStorePolicy.",
 }
 _OF_INTERFACE = {
-    "InterfaceType": (
-        "a node gets EFAs if its pods request vpc.amazonaws.com/efa: add the request to the pods."
-    ),
+    "InterfaceType": EFAS,
     **dict.fromkeys(
         ("Ipv6AddressCount", "Ipv6Addresses", "Ipv6PrefixCount", "Ipv6Prefixes", "PrimaryIpv6"),
         "Leeway asks for IPv6 as the cluster's network needs it: nothing is to do for a cluster "
@@ -138,17 +125,9 @@ _NODEGROUP_READ = """
     launchTemplate modifiedAt nodeRole nodegroupArn nodegroupName releaseVersion resources
     scalingConfig status subnets tags taints version"""
 _OF_NODEGROUP = {
-    "nodeRepairConfig": (
-        "Leeway repairs the nodes of pools by itself, by the times of EKS: see docs/repair.md."
-    ),
-    "remoteAccess": (
-        "nodes of pools have no SSH key: connect with Session Manager, or add keys in "
-        "spec.userData."
-    ),
-    "updateConfig": (
-        "disruption budgets of the NodePool limit how many nodes are replaced at a time: set "
-        "spec.disruption.budgets (the default is 10%)."
-    ),
+    "nodeRepairConfig": REPAIR,
+    "remoteAccess": NO_SSH,
+    "updateConfig": BUDGETS,
 }
 _EFFECTS = {
     "NO_SCHEDULE": "NoSchedule",
@@ -162,7 +141,7 @@ _AMI_TYPES = (
     *(
         (f"WINDOWS_{edition}_{year}", AmiFamily(f"Windows{year}"))
         for edition in ("CORE", "FULL")
-        for year in ("2019", "2022", "2025")
+        for year in WINDOWS
     ),
 )
 
@@ -264,12 +243,7 @@ class Account:
         if not group.node_class.get("blockDeviceMappings") and given.get("diskSize"):
             group.node_class["blockDeviceMappings"] = [_disk(group.family, given["diskSize"])]
         _list_others(group, given, _NODEGROUP_READ, _OF_NODEGROUP)
-        group.differs(
-            "",
-            "EKS labels its own nodes with eks.amazonaws.com/nodegroup and "
-            "eks.amazonaws.com/capacityType: select nodes of the pool by karpenter.sh/nodepool and "
-            "karpenter.sh/capacity-type.",
-        )
+        group.differs("", LABELS_OF_EKS)
         return group
 
     def _template(self, specification: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -401,10 +375,7 @@ def _reserve(group: NodeGroup, template: Mapping[str, Any]) -> None:
             if one["key"] == CAPACITY_TYPE and RESERVED not in one["values"]:
                 one["values"].insert(0, RESERVED)
     elif reservation:
-        group.differs(
-            "CapacityReservationSpecification",
-            "select reservations by capacityReservationSelectorTerms of the EC2NodeClass.",
-        )
+        group.differs("CapacityReservationSpecification", RESERVATIONS)
 
 
 def _by_name(name: str) -> AmiFamily | None:
@@ -494,8 +465,7 @@ def _distribution_notes(group: NodeGroup, distribution: Mapping[str, Any]) -> No
     if distribution.get("SpotMaxPrice"):
         group.differs(
             "InstancesDistribution.SpotMaxPrice",
-            "Leeway has no price limit for one instance, and launches no Spot that costs more than "
-            "on-demand: limit the pool with leeway.sh/usd-per-hour in spec.limits.",
+            MAX_PRICE,
         )
     for name in ("OnDemandAllocationStrategy", "SpotAllocationStrategy"):
         if distribution.get(name) not in {None, "", "price-capacity-optimized", "lowest-price"}:

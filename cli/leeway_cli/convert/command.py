@@ -3,12 +3,13 @@
 import os
 import shlex
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors, unreadable
+from leeway_cli.errors import BadInputError, CannotBeDoneError, as_clause, aws_errors, unreadable
 from leeway_cli.manifests.files import FilesOption, read_texts
 from leeway_cli.output import (
     Format,
@@ -87,7 +88,6 @@ def _of_files(
     from leeway.manifests.documents import read_documents
 
     from leeway_cli.convert.eksctl import EksctlFile
-    from leeway_cli.errors import as_clause
 
     for source, text in read_texts(files):
         read = read_documents(text, source)
@@ -110,10 +110,7 @@ def _of_files(
 
 def _opener(region: str | None, stack: str, sandbox: bool) -> "OpenCatalog":
     """Open the catalog once. A group that needs it is not converted without; the others are."""
-    from functools import cache
-
     from leeway_cli.convert.node_group import NotConvertible
-    from leeway_cli.errors import as_clause
 
     @cache
     def opened() -> "Catalog":

@@ -7,7 +7,7 @@ Every field of a group is either read here or listed. Source: eksctl's schema of
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import tomli_w
 from leeway.bootstrap.amazon_linux import NODE_CONFIG, SHELL, Part, archive
@@ -21,7 +21,7 @@ from leeway.manifests.base import (
     rendered,
 )
 from leeway.manifests.cluster import NAME
-from leeway.manifests.documents import read_documents
+from leeway.manifests.documents import Value, read_documents
 from leeway.manifests.node_class import PASSED, KubeletSettings
 from leeway.manifests.node_pool import TaintSpec
 from leeway.manifests.reading import explained
@@ -32,6 +32,17 @@ from pydantic import ValidationError as Invalid
 from pydantic.alias_generators import to_camel
 
 from leeway_cli.convert.node_group import (
+    BUDGETS,
+    CREDITS,
+    EFAS,
+    LABELS_OF_EKS,
+    MAX_PRICE,
+    NO_SSH,
+    PLACEMENT,
+    REBALANCE,
+    REPAIR,
+    TARGET_GROUPS,
+    WINDOWS,
     Document,
     NodeGroup,
     NotConvertible,
@@ -42,9 +53,6 @@ from leeway_cli.convert.node_group import (
 )
 from leeway_cli.convert.user_data import Read, read_text
 from leeway_cli.errors import BadInputError, as_clause
-
-if TYPE_CHECKING:
-    from leeway.manifests.documents import Value
 
 API_VERSION, KIND = "eksctl.io/v1alpha5", "ClusterConfig"
 
@@ -221,19 +229,11 @@ DIFFERENCES: Mapping[str, str] = {
         "Leeway registers no nodes with load balancers: use a Service of type LoadBalancer, or an "
         "Ingress, whose controller registers the nodes or the pods."
     ),
-    "targetGroupARNs": (
-        "Leeway registers no nodes with target groups: use a TargetGroupBinding of the AWS Load "
-        "Balancer Controller."
-    ),
+    "targetGroupARNs": TARGET_GROUPS,
     "containerRuntime": "the EKS images have only containerd: remove what needs another runtime.",
-    "cpuCredits": (
-        "Leeway launches burstable types with the account's default: set it with "
-        "`aws ec2 modify-default-credit-specification`."
-    ),
+    "cpuCredits": CREDITS,
     "ebsOptimized": "current instance types are always EBS-optimized: nothing is to do.",
-    "efaEnabled": (
-        "a node gets EFAs if its pods request vpc.amazonaws.com/efa: add the request to the pods."
-    ),
+    "efaEnabled": EFAS,
     "enclaveEnabled": (
         "Leeway launches no nodes with Nitro Enclaves: keep this group for pods that need them."
     ),
@@ -253,14 +253,8 @@ DIFFERENCES: Mapping[str, str] = {
     ),
     "instanceName": "it became the tag Name of the instances, without a suffix.",
     "instancePrefix": "the instances are called CLUSTER-POOL: set spec.tags.Name for another name.",
-    "instancesDistribution.capacityRebalance": (
-        "Leeway acts on rebalance recommendations of every node by the policy of the Cluster "
-        "manifest (notices)."
-    ),
-    "instancesDistribution.maxPrice": (
-        "Leeway has no price limit for one instance, and launches no Spot that costs more than "
-        "on-demand: limit the pool with leeway.sh/usd-per-hour in spec.limits."
-    ),
+    "instancesDistribution.capacityRebalance": REBALANCE,
+    "instancesDistribution.maxPrice": MAX_PRICE,
     "instancesDistribution.spotAllocationStrategy": (
         "Leeway chooses the offerings itself, and its fleets use price-capacity-optimized."
     ),
@@ -275,21 +269,11 @@ DIFFERENCES: Mapping[str, str] = {
         "a node class selects reservations, not resource groups: name them by "
         "capacityReservationSelectorTerms of the EC2NodeClass."
     ),
-    "nodeRepairConfig": (
-        "Leeway repairs the nodes of pools by itself, by the times of EKS: see docs/repair.md."
-    ),
-    "placement": (
-        "Leeway launches no nodes in placement groups: keep this group for pods that need one."
-    ),
+    "nodeRepairConfig": REPAIR,
+    "placement": PLACEMENT,
     "propagateASGTags": f"{_OF_GROUP_OF_ASG}.",
-    "ssh": (
-        "nodes of pools have no SSH key: connect with Session Manager, or add keys in "
-        "spec.userData."
-    ),
-    "updateConfig": (
-        "disruption budgets of the NodePool limit how many nodes are replaced at a time: set "
-        "spec.disruption.budgets (the default is 10%)."
-    ),
+    "ssh": NO_SSH,
+    "updateConfig": BUDGETS,
 }
 """What becomes of the fields of a node group that Leeway does not read, by their paths in it."""
 
@@ -319,12 +303,8 @@ _FAMILIES = {
     "amazonlinux2": AmiFamily.AL2,
     "bottlerocket": AmiFamily.BOTTLEROCKET,
     **{
-        f"windowsserver{year}{edition}container": family
-        for year, family in (
-            ("2019", AmiFamily.WINDOWS_2019),
-            ("2022", AmiFamily.WINDOWS_2022),
-            ("2025", AmiFamily.WINDOWS_2025),
-        )
+        f"windowsserver{year}{edition}container": AmiFamily(f"Windows{year}")
+        for year in WINDOWS
         for edition in ("core", "full")
     },
 }
@@ -348,7 +328,7 @@ class EksctlFile:
         BadInputError: the file is no ClusterConfig, or a field is wrong.
     """
 
-    def __init__(self, value: "Value", source: str) -> None:
+    def __init__(self, value: Value, source: str) -> None:
         self._value, self._source = value, source
         document = _without_nulls(value.plain())
         if not isinstance(document, dict) or document.get("kind") != KIND:
@@ -435,12 +415,7 @@ class EksctlFile:
         if instance_name := (given.model_extra or {}).get("instanceName"):
             group.tags.setdefault("Name", str(instance_name))
         if of_eks:
-            group.differs(
-                "",
-                "EKS labels its own nodes with eks.amazonaws.com/nodegroup and "
-                "eks.amazonaws.com/capacityType: select nodes of the pool by "
-                "karpenter.sh/nodepool and karpenter.sh/capacity-type.",
-            )
+            group.differs("", LABELS_OF_EKS)
         return group
 
     def _family(self, given: _Group) -> AmiFamily:

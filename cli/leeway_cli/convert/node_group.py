@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from leeway.bootstrap.kubelet import INSTANCE_TYPE_UNKNOWN
 from leeway.bootstrap.node import ClusterDetails, UserDataError, templates_of
@@ -25,18 +25,52 @@ from leeway.selection.labels import (
     ZONE,
     normalised,
 )
-from leeway.selection.offers.allocatable import AmiFamily
+from leeway.selection.offers.allocatable import AmiFamily, NodeClass
+from leeway.selection.offers.catalog import Catalog
 from leeway.selection.requirements import Requirement, Requirements
 from pydantic import TypeAdapter, ValidationError
 
 from leeway_cli.errors import BadInputError, as_clause
 
-if TYPE_CHECKING:
-    from leeway.selection.offers.catalog import Catalog
-
 type Document = dict[str, Any]
 type OpenCatalog = Callable[[], "Catalog"]
 """Opens the catalog: only groups that cannot be converted without it need one."""
+
+
+WINDOWS = ("2019", "2022", "2025")
+"""The years of the Windows Servers of which EKS has images."""
+
+# What becomes of settings of groups that both a file of eksctl and an account have.
+BUDGETS = (
+    "disruption budgets of the NodePool limit how many nodes are replaced at a time: set "
+    "spec.disruption.budgets (the default is 10%)."
+)
+CREDITS = (
+    "Leeway launches burstable types with the account's default: set it with "
+    "`aws ec2 modify-default-credit-specification`."
+)
+EFAS = "a node gets EFAs if its pods request vpc.amazonaws.com/efa: add the request to the pods."
+LABELS_OF_EKS = (
+    "EKS labels its own nodes with eks.amazonaws.com/nodegroup and eks.amazonaws.com/capacityType: "
+    "select nodes of the pool by karpenter.sh/nodepool and karpenter.sh/capacity-type."
+)
+MAX_PRICE = (
+    "Leeway has no price limit for one instance, and launches no Spot that costs more than "
+    "on-demand: limit the pool with leeway.sh/usd-per-hour in spec.limits."
+)
+NO_SSH = (
+    "nodes of pools have no SSH key: connect with Session Manager, or add keys in spec.userData."
+)
+PLACEMENT = "Leeway launches no nodes in placement groups: keep this group for pods that need one."
+REBALANCE = (
+    "Leeway acts on rebalance recommendations of every node by the policy of the Cluster manifest "
+    "(notices)."
+)
+REPAIR = "Leeway repairs the nodes of pools by itself, by the times of EKS: see docs/repair.md."
+TARGET_GROUPS = (
+    "Leeway registers no nodes with target groups: use a TargetGroupBinding of the AWS Load "
+    "Balancer Controller."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +152,7 @@ class NodeGroup:
                     f"{ON_DEMAND_BASE} if you mean less.",
                 )
 
-    def _vcpus(self, catalog: "Catalog") -> int:
+    def _vcpus(self, catalog: Catalog) -> int:
         """The vCPUs of the largest instance type."""
         known = (catalog.machine(name) for name in self.matching(catalog))
         found = [machine.vcpus for machine in known if machine is not None]
@@ -129,12 +163,10 @@ class NodeGroup:
             )
         return max(found)
 
-    def matching(self, catalog: "Catalog") -> Sequence[str]:
+    def matching(self, catalog: Catalog) -> Sequence[str]:
         """The instance types that the group may launch, by the catalog."""
         if self.types:
             return self.types
-        from leeway.selection.offers.allocatable import NodeClass
-
         asked = Requirements(
             Requirement.of(one["key"], one["operator"], tuple(one.get("values", ())))
             for one in self.requirements
