@@ -8,7 +8,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from math import isfinite
@@ -118,32 +117,19 @@ def _parsed(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-@dataclass
-class Family:
-    """The values of one metric, by their labels."""
-
-    values: dict[Labels, float] = field(default_factory=dict)
-
-    def add(self, value: float | None, **labels: str) -> None:
-        """Add a value; those with the same labels are summed up. None is not known."""
-        if value is not None and isfinite(value):
-            key = tuple(labels.items())
-            self.values[key] = self.values.get(key, 0.0) + value
-
-
 class Families:
-    """The values of all metrics; `waits` are those of the histogram, one for each cluster."""
+    """The values of each metric by their labels, in the order of METRICS; `waits` are those of the
+    histogram, one for each cluster."""
 
     def __init__(self) -> None:
-        self._of = {name: Family() for name in METRICS}
+        self.values: dict[str, dict[Labels, float]] = {name: {} for name in METRICS}
         self.waits: list[PodWaits] = []
 
-    def __getitem__(self, name: str) -> Family:
-        return self._of[name]
-
-    def items(self) -> Iterator[tuple[str, Family]]:
-        """Yield the gauges that have values, in the order of METRICS."""
-        yield from ((name, one) for name, one in self._of.items() if one.values)
+    def add(self, metric: str, value: float | None, /, **labels: str) -> None:
+        """Add a value; those with the same labels are summed up. None is not known."""
+        if value is not None and isfinite(value):
+            values, key = self.values[metric], tuple(labels.items())
+            values[key] = values.get(key, 0.0) + value
 
 
 def _read(stack: Stack, names: Sequence[str], now: datetime) -> Families:
@@ -180,12 +166,12 @@ def add_costs(found: Families, cluster: str, hours: "Sequence[CostHour]", now: d
         about = {"cluster": cluster, "owner_kind": kind, "owner": owner}
         if one.usd_per_hour:  # a stack that has just begun has no prices yet: unknown, not 0
             on_demand = one.on_demand_usd_per_hour
-            found["leeway_node_cost_usd_per_hour"].add(one.usd_per_hour, **about)
-            found["leeway_node_cost_on_demand_usd_per_hour"].add(on_demand, **about)
+            found.add("leeway_node_cost_usd_per_hour", one.usd_per_hour, **about)
+            found.add("leeway_node_cost_on_demand_usd_per_hour", on_demand, **about)
         for each, count in one.types.items():
             instance_type, _, capacity_type = each.partition(" ")
             of_type = {"instance_type": instance_type, "capacity_type": capacity_type}
-            found["leeway_nodes"].add(count, **about, **of_type)
+            found.add("leeway_nodes", count, **about, **of_type)
     # An hour that has just begun has little: with it, the hour before.
     since = f"{now - timedelta(hours=1):%Y-%m-%d %H}"
     recent = [one for one in hours if is_current and f"{one.day} {one.hour}" >= since]
@@ -195,62 +181,64 @@ def add_costs(found: Families, cluster: str, hours: "Sequence[CostHour]", now: d
         for hour in recent:
             for namespace, usd in hour.namespaces.items():
                 value = usd * share
-                family = found["leeway_namespace_cost_usd_per_hour"]
-                family.add(value, cluster=cluster, namespace=namespace)
-            found["leeway_idle_cost_usd_per_hour"].add(hour.idle * share, cluster=cluster)
+                metric = "leeway_namespace_cost_usd_per_hour"
+                found.add(metric, value, cluster=cluster, namespace=namespace)
+            found.add("leeway_idle_cost_usd_per_hour", hour.idle * share, cluster=cluster)
     for hour in hours:
         usd = sum(one.usd for one in hour.owners.values())
-        found["leeway_last_day_cost_usd"].add(usd, cluster=cluster)
+        found.add("leeway_last_day_cost_usd", usd, cluster=cluster)
         for cause, given in hour.returned.items():
             about = {"cluster": cluster, "cause": cause}
-            found["leeway_last_day_returned_nodes"].add(given.nodes, **about)
-            found["leeway_last_day_returned_usd_per_hour"].add(given.usd_per_hour, **about)
+            found.add("leeway_last_day_returned_nodes", given.nodes, **about)
+            found.add("leeway_last_day_returned_usd_per_hour", given.usd_per_hour, **about)
     recorded = last.through.timestamp()
-    found["leeway_cost_recorded_timestamp_seconds"].add(recorded, cluster=cluster)
+    found.add("leeway_cost_recorded_timestamp_seconds", recorded, cluster=cluster)
 
 
 def add_status(found: Families, status: "ClusterStatus") -> None:
     """Add what `leeway status` shows of a cluster."""
     cluster = {"cluster": status.cluster}
-    found["leeway_paused"].add(float(status.paused), **cluster)
-    found["leeway_dry_run"].add(float(status.dry_run), **cluster)
-    found["leeway_manifest_problems"].add(len(status.problems), **cluster)
-    found["leeway_admissions"].add(len(status.admissions), **cluster)
+    found.add("leeway_paused", float(status.paused), **cluster)
+    found.add("leeway_dry_run", float(status.dry_run), **cluster)
+    found.add("leeway_manifest_problems", len(status.problems), **cluster)
+    found.add("leeway_admissions", len(status.admissions), **cluster)
     records = [one.record for one in status.retirements]
     phases = Counter((one.kind.value, one.phase.value) for one in records)
     for (kind, phase), count in phases.items():
-        found["leeway_retirements"].add(count, **cluster, kind=kind, phase=phase)
+        found.add("leeway_retirements", count, **cluster, kind=kind, phase=phase)
     deadlines = [one.deadline.timestamp() for one in records if one.deadline is not None]
     if deadlines:
-        found["leeway_next_deadline_timestamp_seconds"].add(min(deadlines), **cluster)
+        found.add("leeway_next_deadline_timestamp_seconds", min(deadlines), **cluster)
     for pool in status.pools:
         paused = float(pool.paused is not None)
-        found["leeway_pool_paused"].add(paused, **cluster, pool=pool.pool)
+        found.add("leeway_pool_paused", paused, **cluster, pool=pool.pool)
     run = status.provisioning
     if run is None:
         return
-    found["leeway_pods_waiting"].add(run.waiting, **cluster)
+    found.add("leeway_pods_waiting", run.waiting, **cluster)
     since = None if run.waiting_since is None else run.waiting_since.timestamp()
-    found["leeway_pods_waiting_since_timestamp_seconds"].add(since, **cluster)
+    found.add("leeway_pods_waiting_since_timestamp_seconds", since, **cluster)
     for group in run.without_node:
         code = group.reason.code
-        found["leeway_pods_without_node"].add(group.count, **cluster, reason=code)
+        found.add("leeway_pods_without_node", group.count, **cluster, reason=code)
     if run.others:
-        found["leeway_pods_without_node"].add(run.others, **cluster, reason="*")
-    found["leeway_provisioning_run_timestamp_seconds"].add(run.run_at.timestamp(), **cluster)
-    found["leeway_provisioning_problems"].add(len(run.problems), **cluster)
+        found.add("leeway_pods_without_node", run.others, **cluster, reason="*")
+    found.add("leeway_provisioning_run_timestamp_seconds", run.run_at.timestamp(), **cluster)
+    found.add("leeway_provisioning_problems", len(run.problems), **cluster)
     for limit in run.spending:
         about = {**cluster, "pool": limit.pool}  # without a pool, the limit is that of the cluster
-        found["leeway_pool_cost_usd_per_hour"].add(limit.used, **about)
-        found["leeway_pool_cost_limit_usd_per_hour"].add(limit.most, **about)
+        found.add("leeway_pool_cost_usd_per_hour", limit.used, **about)
+        found.add("leeway_pool_cost_limit_usd_per_hour", limit.most, **about)
 
 
 def exposition(found: Families) -> str:
     """Render metrics in the text format of OpenMetrics, without a line break at the end."""
     lines = []
-    for name, family in found.items():
+    for name, values in found.values.items():
+        if not values:
+            continue
         lines += [f"# TYPE {name} gauge", f"# HELP {name} {METRICS[name]}"]
-        for labels, value in sorted(bounded(family.values).items()):
+        for labels, value in sorted(bounded(values).items()):
             rendered = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels)
             lines.append(f"{name}{{{rendered}}} {value!r}")
     if found.waits:

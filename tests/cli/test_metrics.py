@@ -150,11 +150,11 @@ def test_what_is_not_recorded_any_more_is_not_shown_as_current() -> None:
         add_costs(found, "prod", [old, at(end, nodes=nodes)], end + timedelta(minutes=minutes))
         for name in METRICS:
             if name.startswith("leeway_node"):
-                assert bool(found[name].values) is shown, name
-        hourly = found["leeway_namespace_cost_usd_per_hour"].values
+                assert bool(found.values[name]) is shown, name
+        hourly = found.values["leeway_namespace_cost_usd_per_hour"]
         assert hourly == ({(("cluster", "prod"), ("namespace", "shop")): 1.0} if shown else {})
-        assert found["leeway_last_day_cost_usd"].values == {(("cluster", "prod"),): 2.0}
-        assert found["leeway_cost_recorded_timestamp_seconds"].values
+        assert found.values["leeway_last_day_cost_usd"] == {(("cluster", "prod"),): 2.0}
+        assert found.values["leeway_cost_recorded_timestamp_seconds"]
 
 
 def test_a_cost_that_is_not_known_yet_is_missing_rather_than_zero() -> None:
@@ -166,9 +166,9 @@ def test_a_cost_that_is_not_known_yet_is_missing_rather_than_zero() -> None:
         [at(end, nodes=(NodeCount("leeway/web", 2, 0, 0, {"m5.large spot": 2}),))],
         end,
     )
-    assert list(found["leeway_nodes"].values.values()) == [2]
-    assert not found["leeway_node_cost_usd_per_hour"].values
-    assert not found["leeway_node_cost_on_demand_usd_per_hour"].values
+    assert list(found.values["leeway_nodes"].values()) == [2]
+    assert not found.values["leeway_node_cost_usd_per_hour"]
+    assert not found.values["leeway_node_cost_on_demand_usd_per_hour"]
 
 
 def test_a_day_is_this_hour_and_the_23_before_it(run: Run, aws: Sandbox) -> None:
@@ -191,7 +191,7 @@ def test_names_follow_the_conventions_of_prometheus() -> None:
 @given(st.text(), st.floats(allow_nan=True))
 def test_any_label_and_value_is_read_back(text: str, value: float) -> None:
     found = Families()
-    found["leeway_pods_waiting"].add(value, cluster=text)
+    found.add("leeway_pods_waiting", value, cluster=text)
     samples = parsed(exposition(found)).get("leeway_pods_waiting", {})
     assert all(labels == (("cluster", text),) for labels in samples)
     assert len(samples) == (value == value and abs(value) != float("inf"))
@@ -199,11 +199,11 @@ def test_any_label_and_value_is_read_back(text: str, value: float) -> None:
 
 def test_the_number_of_series_is_bounded_and_the_sum_is_kept() -> None:
     found = Families()
+    name = "leeway_namespace_cost_usd_per_hour"
     for number in range(3 * MOST_SERIES):
-        family = found["leeway_namespace_cost_usd_per_hour"]
-        family.add(number, cluster="prod", namespace=f"ns-{number}")
-    family.add(1.0, cluster="test", namespace="shop")
-    samples = parsed(exposition(found))["leeway_namespace_cost_usd_per_hour"]
+        found.add(name, number, cluster="prod", namespace=f"ns-{number}")
+    found.add(name, 1.0, cluster="test", namespace="shop")
+    samples = parsed(exposition(found))[name]
     assert len(samples) == MOST_SERIES + 2
     assert sum(samples.values()) == sum(range(3 * MOST_SERIES)) + 1
     assert samples[(("cluster", "prod"), ("namespace", "*"))] > 0
