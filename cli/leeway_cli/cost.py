@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from leeway.printable import printable
 
 from leeway_cli.errors import BadInputError, CannotBeDoneError, NotDeployedError, aws_errors
 from leeway_cli.output import Format, FormatOption, write_stderr
@@ -343,7 +344,6 @@ def _round(amount: float) -> float:
 
 def as_text(report: CostReport, cluster: str, top: int) -> str:
     """Render as tables."""
-    from leeway.printable import printable
     from leeway.reasons import counted
 
     period = f"{report.begin:%Y-%m-%d %H:%M} to {report.end:%Y-%m-%d %H:%M}"

@@ -183,7 +183,7 @@ def camel(name: str) -> str:
     return re.sub(r"_(\w)", lambda found: found[1].upper(), name)
 
 
-def environment() -> "Environment":
+def templates() -> "Environment":
     """Return the environment of `cli/templates`: values are escaped, a missing one is an error."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 

@@ -3,11 +3,13 @@
 import re
 import time
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from leeway.instances.owners import OwnerKind
+from rich.markup import escape
 
 from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors
 from leeway_cli.options import parse_duration
@@ -23,8 +25,6 @@ from leeway_cli.stack import DEFAULT_STACK, ClusterOption, Stack, StackOption, c
 from leeway_cli.terminal import ProgressBars
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from leeway.reconciliation.decide_roll import Asked, GroupRoll
 
     from leeway_cli.status.rolls import RollStatus
@@ -129,7 +129,6 @@ def _check_group(cluster: str, group: str) -> None:
     """Raise CannotBeDoneError unless the cluster has running nodes of this group, which are not
     those of a managed node group: reconcile would begin with none."""
     from leeway.aws.ec2 import Ec2Sweep
-    from leeway.instances.owners import OwnerKind
     from leeway.manifests.base import near_miss
     from leeway.wiring.clients import client
 
@@ -243,8 +242,6 @@ class RollProgress(ProgressBars):
 
     def show(self, seen: "RollStatus") -> None:
         """Show how far the roll is."""
-        from rich.markup import escape
-
         from leeway_cli.status.rolls import roll_lines
 
         first, *others = roll_lines(seen)

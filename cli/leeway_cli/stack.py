@@ -4,6 +4,8 @@ import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
@@ -13,8 +15,6 @@ from leeway_cli.errors import BadInputError, CannotBeDoneError, NotDeployedError
 from leeway_cli.output import write_stderr
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from leeway.kubernetes.connection import Connection
     from leeway.manifests.configuration import StoredManifests
     from leeway.manifests.in_cluster import ManifestHome
@@ -199,7 +199,7 @@ def _describe(name: str) -> dict[str, Any]:
 
 
 def connect(
-    cluster: str, kubeconfig: "Path | None" = None, context: str | None = None
+    cluster: str, kubeconfig: Path | None = None, context: str | None = None
 ) -> "Connection":
     """Connect to the API server of a cluster: by the kubeconfig if its context is of this cluster,
     or else with an EKS token of the AWS identity.
@@ -208,8 +208,6 @@ def connect(
         BadKubeconfig: the kubeconfig or the context that a user named is invalid.
         CannotBeDoneError: they are of another cluster.
     """
-    from functools import partial
-
     from leeway.aws.eks import EksClusters
     from leeway.kubernetes.eks import eks_connection
     from leeway.wiring.clients import client, session
@@ -233,7 +231,7 @@ def connect(
     return eks_connection(endpoint, session())
 
 
-def open_cluster(cluster: str, kubeconfig: "Path | None", context: str | None) -> "Connection":
+def open_cluster(cluster: str, kubeconfig: Path | None, context: str | None) -> "Connection":
     """Connect as `connect` does if a cluster is named and EKS knows it. A kubeconfig or context
     that a user named is used in any case, with a warning if it is of another server: it may be a
     tunnel. Without a cluster, or without AWS credentials, connect by the kubeconfig.
@@ -244,7 +242,6 @@ def open_cluster(cluster: str, kubeconfig: "Path | None", context: str | None) -
     from leeway.ports.aws import CloudRefused, CloudUnavailable
 
     from leeway_cli.kubeconfig import kubeconfig_connection
-    from leeway_cli.output import write_stderr
 
     if cluster and has_account():
         try:

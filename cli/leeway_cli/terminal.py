@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from leeway.printable import printable_lines
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.live import Live
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from rich.segment import Segment
 from rich.style import Style
@@ -81,8 +82,6 @@ class _Fitted:
 
 def show_changes(views: Iterator[RenderableType], console: Console) -> None:
     """Print views until Ctrl-C: in place on a terminal, elsewhere after each change."""
-    from rich.live import Live
-
     shown = ""
     live = Live(console=console, auto_refresh=False) if console.is_terminal else None
     with suppress(KeyboardInterrupt), live or nullcontext():

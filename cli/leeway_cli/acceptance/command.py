@@ -12,16 +12,25 @@ import typer
 from leeway.reasons import counted
 
 from leeway_cli import options
-from leeway_cli.errors import BadInputError, CannotBeDoneError
+from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors, kubernetes_errors
 from leeway_cli.output import (
     Format,
     FormatOption,
     check_page_path,
     print_json,
+    templates,
     write_stderr,
     write_stdout,
 )
-from leeway_cli.stack import DEFAULT_STACK, Stack, StackOption, cluster_name, find_stack
+from leeway_cli.stack import (
+    DEFAULT_STACK,
+    Stack,
+    StackOption,
+    cluster_name,
+    find_stack,
+    other_server,
+    same_server,
+)
 
 if TYPE_CHECKING:
     from leeway.selection.offers.catalog import Catalog
@@ -94,7 +103,6 @@ def acceptance(
 
     from leeway_cli.acceptance.run import clean, run_acceptance, stages, why_skipped
     from leeway_cli.acceptance.world import World
-    from leeway_cli.errors import kubernetes_errors
     from leeway_cli.kubeconfig import kubeconfig_connection
 
     subjects = _subjects(only, fis_role)
@@ -205,9 +213,6 @@ def _check_server(cluster: str, server: str) -> str:
     from leeway.aws.node_clusters import EksNodeClusters
     from leeway.wiring.clients import client, clock
 
-    from leeway_cli.errors import aws_errors
-    from leeway_cli.stack import other_server, same_server
-
     with aws_errors(f"cluster {cluster}"):
         found = EksNodeClusters(partial(client, "eks"), clock()).node_cluster(cluster)
     if not same_server(server, found.details.endpoint):
@@ -222,17 +227,13 @@ def _offers(deployment: Stack) -> "tuple[Catalog | None, dict[str, float]]":
     from leeway.selection.offers.survey import opened, unpacked
     from leeway.wiring.clients import session, table
 
-    from leeway_cli.errors import aws_errors
-
     with aws_errors(deployment.where):
         packed = table(name=deployment.table).get(SURVEY, region=str(session().region_name))
     return (opened(packed), dict(unpacked(packed).on_demand)) if packed is not None else (None, {})
 
 
 def _page(report: "Acceptance") -> str:
-    from leeway_cli.output import environment
-
-    template = environment().get_template("acceptance.html.j2")
+    template = templates().get_template("acceptance.html.j2")
     passed = "passed" if not report.failed else "failed"
     return template.render(
         report=report,

@@ -8,13 +8,17 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from leeway.manifests.base import Manifest
+from leeway.manifests.reading import interpret
+from leeway.notices import NoticeKind
+from leeway.ports.aws import HookResult
+
 from leeway_cli.acceptance.world import NAME, NODE_CLASS, POOL, Stored, World, pool_spec
 from leeway_cli.errors import CannotBeDoneError, aws_errors
 
 if TYPE_CHECKING:
     from leeway.aws.table import DynamoTable
     from leeway.launch.fleets import Override
-    from leeway.manifests.base import Manifest
 
 GROUP = f"{NAME}-group"
 """The label of the group's nodes and of its pod. Its own name has the cluster's too."""
@@ -116,7 +120,6 @@ def is_rebalanced(world: World) -> bool:
     Raises:
         CannotBeDoneError: Leeway replaced the instance in another way, or EC2 recommended nothing.
     """
-    from leeway.notices import NoticeKind
     from leeway.retirement.record import RETIREMENT, Method
 
     (first,) = world.expired[GROUP]
@@ -190,7 +193,6 @@ def _table(world: World) -> "DynamoTable":
 def _waited(world: World, instance: str) -> float | None:
     """Seconds from the lifecycle action until Leeway's answer CONTINUE; None until then."""
     from leeway.admission.record import ADMISSION
-    from leeway.ports.aws import HookResult
 
     record = _table(world).get(ADMISSION, cluster=world.cluster, instance=instance)
     if record is None or record.ended_at is None or record.answer is not HookResult.CONTINUE:
@@ -233,10 +235,8 @@ def _launch_of_leeway(world: World) -> "tuple[dict[str, Any], Sequence[Override]
     raise CannotBeDoneError(f"Leeway would launch no Spot node: {why}")
 
 
-def _manifests(world: World) -> "Iterator[Manifest]":
+def _manifests(world: World) -> Iterator[Manifest]:
     """A pool and its node class, which are not stored."""
-    from leeway.manifests.reading import interpret
-
     specs: dict[Stored, Any] = {
         NODE_CLASS: world.node_class_spec("al2023@latest"),
         POOL: pool_spec(GROUP, capacity_type="spot"),

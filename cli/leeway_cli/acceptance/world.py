@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from leeway.headroom.pause_pods import IMAGE
 from leeway.headroom.pause_pods import NAMESPACE as HEADROOM_NAMESPACE
@@ -14,6 +14,7 @@ from leeway.instances.owners import OWNER_TAG, POOL_TAG
 from leeway.launch.node_settings import CLUSTER_TAG
 from leeway.manifests.configuration import StoredManifest
 from leeway.selection.labels import OS
+from leeway.selection.offers.catalog import Catalog
 from lightkube import ApiError
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.apps_v1 import Deployment
@@ -29,9 +30,6 @@ from leeway_cli.manifests.changes import (
     stored_manifests,
 )
 from leeway_cli.stack import Stack
-
-if TYPE_CHECKING:
-    from leeway.selection.offers.catalog import Catalog
 
 _FIS = "Fault Injection Service"
 
@@ -96,7 +94,7 @@ class World:
     node_class: Mapping[str, Any]
     fis_role: str = ""
     windows_class: Mapping[str, Any] = field(default_factory=dict)
-    catalog: "Catalog | None" = None
+    catalog: Catalog | None = None
     sleep: Callable[[float], None] = time.sleep
     machines: dict[str, Machine] = field(default_factory=dict)
     pools: dict[str, dict[str, str]] = field(default_factory=dict)

@@ -11,7 +11,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from leeway.manifests.node_pool import pools_of
 from leeway.reasons import counted
+from leeway.selection.packing.planning import pack
+from leeway.selection.packing.supply import Supply
+from leeway.selection.reading.cluster_objects import daemons_of, pending_pods
 from leeway_sandbox.provisioning import client, create_workloads
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Manifest, Pool, Scenario
@@ -37,7 +41,7 @@ WATCH = "watch-pods"
 
 
 def start_pools(
-    sandbox: "Sandbox", scenario: Scenario, show: Callable[[str, int, int | None], None]
+    sandbox: Sandbox, scenario: Scenario, show: Callable[[str, int, int | None], None]
 ) -> None:
     """Store the manifests, create the workloads of the pools, and wait until Leeway has launched
     their nodes and the pods run.
@@ -58,7 +62,7 @@ def start_pools(
     sandbox.wait_for(scenario.nodes + nodes, scenario.pods + pods, show)
 
 
-def start_schedules(sandbox: "Sandbox") -> None:
+def start_schedules(sandbox: Sandbox) -> None:
     """Let schedules run in real time, and `watch_pods` at once."""
     sandbox.set_schedule_speed(1)
     for schedule in sandbox.schedules():
@@ -66,7 +70,7 @@ def start_schedules(sandbox: "Sandbox") -> None:
             sandbox.fire(schedule["name"])
 
 
-def store_catalog(sandbox: "Sandbox") -> None:
+def store_catalog(sandbox: Sandbox) -> None:
     """Store the catalog that `refresh_catalog` would read from the sandbox's EC2."""
     from leeway.aws.table import DynamoTable
     from leeway.catalog.stored import SURVEY
@@ -80,7 +84,7 @@ def store_catalog(sandbox: "Sandbox") -> None:
     )
 
 
-def store_pools(sandbox: "Sandbox", pools: Iterable[Pool]) -> None:
+def store_pools(sandbox: Sandbox, pools: Iterable[Pool]) -> None:
     """Store the manifests of pools as `leeway apply` does, and the catalog."""
     from leeway.aws.table import DynamoTable
     from leeway.manifests.configuration import StoredManifests
@@ -161,11 +165,7 @@ def is_over(report: ScaleUpReport, now: float) -> bool:
 
 def with_bound(report: ScaleUpReport, scenario: Scenario) -> ScaleUpReport:
     """Add the lower bound of the price of any nodes for the pods that run on launched nodes."""
-    from leeway.manifests.node_pool import pools_of
     from leeway.manifests.reading import read_manifests
-    from leeway.selection.packing.planning import pack
-    from leeway.selection.packing.supply import Supply
-    from leeway.selection.reading.cluster_objects import daemons_of, pending_pods
 
     from leeway_cli.selection.sources import sandbox_catalog
 

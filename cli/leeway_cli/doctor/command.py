@@ -6,7 +6,7 @@ import typer
 from leeway.reasons import counted
 
 from leeway_cli import options
-from leeway_cli.doctor.finding import Severity, causes
+from leeway_cli.doctor.finding import Cause, Severity, causes
 from leeway_cli.errors import BadInputError, CannotBeDoneError
 from leeway_cli.output import Format, FormatOption
 from leeway_cli.places import (
@@ -23,7 +23,6 @@ from leeway_cli.stack import DEFAULT_STACK, cluster_name
 
 if TYPE_CHECKING:
     from leeway_cli.doctor.facts import Facts
-    from leeway_cli.doctor.finding import Cause
 
 
 def doctor(

@@ -25,6 +25,7 @@ from leeway.retirement.pods import (
 )
 from leeway.retirement.progress import Drain, PodProgress, RemovalMethod, Stage
 from leeway.retirement.reasons import NODE_NAME_REUSED, POD_EVICTED
+from leeway.typed_json import to_plain
 
 from leeway_cli.errors import CannotBeDoneError
 from leeway_cli.output import (
@@ -39,7 +40,6 @@ from leeway_cli.output import (
 
 if TYPE_CHECKING:
     from leeway.interruption.explain import PodPlan
-    from leeway.retirement.pods import PodDecision, Refusal
     from rich.table import Table
 
 _REFUSED = {
@@ -54,7 +54,7 @@ _WARNED = {
 }
 
 
-def refusal(decisions: "Sequence[PodDecision]", allowed: Collection[str]) -> str:
+def refusal(decisions: Sequence[PodDecision], allowed: Collection[str]) -> str:
     """Return the refusal of a drain, empty if there is none. It lists each pod once, with the first
     flag that the pod needs."""
     firsts = [
@@ -68,7 +68,7 @@ def refusal(decisions: "Sequence[PodDecision]", allowed: Collection[str]) -> str
     )
 
 
-def warnings(decisions: "Sequence[PodDecision]") -> str:
+def warnings(decisions: Sequence[PodDecision]) -> str:
     """Return the warnings about pods that only a flag allows, empty if there are none."""
     return "; ".join(
         f"{words}: {', '.join(sorted(pods))}"
@@ -77,7 +77,7 @@ def warnings(decisions: "Sequence[PodDecision]") -> str:
     )
 
 
-def _pods_with_warning(decisions: "Sequence[PodDecision]", flag: str) -> Iterator[str]:
+def _pods_with_warning(decisions: Sequence[PodDecision], flag: str) -> Iterator[str]:
     # kubectl prints only the last warning of a pod.
     return (d.pod.key for d in decisions if d.refusals and d.refusals[-1].value == flag)
 
@@ -368,8 +368,6 @@ def _line(pod: PodProgress) -> str:
 
 def _as_data(plan: NodePlan, drain: Drain | None, drained: bool) -> dict[str, Any]:
     """Render the result for a node. A refused node has no drain."""
-    from leeway.typed_json import to_plain
-
     if drain is None:
         return {"node": plan.node, "drained": False, "refused": plan.refused, "pods": []}
     pods = [to_plain(pod) for pod in drain.pods.values()]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
 import typer
+from leeway.policy.rules import ClusterPolicy
 
 from leeway_cli import options
 from leeway_cli.completion import nodes as complete_nodes
@@ -51,7 +52,7 @@ NodesOption = Annotated[
 
 
 def find_manifests(
-    files: "list[Path] | tuple[Path, ...]", cluster: str, stack: str
+    files: list[Path] | tuple[Path, ...], cluster: str, stack: str
 ) -> "list[Manifest]":
     """Read the manifests of the files, or else those of the cluster in the table."""
     if files:
@@ -310,7 +311,7 @@ def _pod_name(given: str) -> str:
     return f"{namespace or 'default'}/{name}"
 
 
-def _read_pod(connection: "Connection", name: str) -> "dict[str, Any]":
+def _read_pod(connection: "Connection", name: str) -> dict[str, Any]:
     """Read a pod, `namespace/name`.
 
     Raises:
@@ -322,7 +323,7 @@ def _read_pod(connection: "Connection", name: str) -> "dict[str, Any]":
 
     namespace, _, pod = (quote(part, safe="") for part in name.partition("/"))
 
-    def read(connection: "Connection") -> "dict[str, Any]":
+    def read(connection: "Connection") -> dict[str, Any]:
         response = connection.plain.request("GET", f"/api/v1/namespaces/{namespace}/pods/{pod}")
         raise_unless_object(response)
         document: dict[str, Any] = without_nulls(response.json())
@@ -341,7 +342,6 @@ def _situation(read: "ClusterRead") -> "Situation":
     from leeway.launch.prices import Prices
     from leeway.manifests.cluster import Cluster, cluster_policy
     from leeway.manifests.node_pool import pools_of
-    from leeway.policy.rules import ClusterPolicy
     from leeway.provisioning.brakes import price_ceiling
 
     from leeway_cli.explain.plan_pod import Situation

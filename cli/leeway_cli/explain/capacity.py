@@ -8,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from leeway.clock import SystemClock
 from leeway.disruption.current_launches import CurrentLaunches
@@ -33,10 +32,12 @@ from leeway.reasons import counted
 from leeway.retirement.disruption_budget import read_ledger
 from leeway.retirement.record import RETIREMENT
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, LAUNCHED, NODEPOOL, ZONE
+from leeway.selection.offers.reservations import Reservation
 from leeway.selection.offers.survey import Survey, compressed, opened
+from leeway.selection.pods import ExistingNode
 from leeway.selection.solver.problem import Proceed
 from leeway.table import OPEN
-from leeway.wiring.clients import table
+from leeway.wiring.clients import groups, instances, table
 from leeway.wiring.launch_nodes import node_sources
 
 from leeway_cli.errors import CannotBeDoneError, aws_errors, kubernetes_errors
@@ -49,12 +50,6 @@ from leeway_cli.explain.asked import (
 from leeway_cli.output import kept_warnings, write_stderr
 from leeway_cli.selection.sources import KubernetesFiles, Offers, find_offers
 from leeway_cli.stack import cluster_name, find_stack, has_account, open_cluster
-
-if TYPE_CHECKING:
-    from leeway.disruption.explain import GroupSize
-    from leeway.provisioning.cluster_state import ClusterState
-    from leeway.selection.offers.reservations import Reservation
-    from leeway.selection.pods import ExistingNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +104,7 @@ _EKS_CAPACITY_TYPE = "eks.amazonaws.com/capacityType"
 """Labels of the nodes of managed node groups; values of the second are SPOT and ON_DEMAND."""
 
 
-def owners_by_ec2(state: "ClusterState") -> dict[str, InstanceFacts]:
+def owners_by_ec2(state: ClusterState) -> dict[str, InstanceFacts]:
     """Return the facts of all instances that have a node, by id. Those that EC2 does not know, or
     whose tags do not name exactly one cluster, have the owner that their labels name, and never
     Leeway.
@@ -117,8 +112,6 @@ def owners_by_ec2(state: "ClusterState") -> dict[str, InstanceFacts]:
     Raises:
         CannotBeDoneError: AWS does not answer or refuses.
     """
-    from leeway.wiring.clients import instances
-
     with aws_errors("the instances of the cluster"):
         found = instances().describe_all(state.joined.keys())
     if unknown := state.joined.keys() - found.keys():
@@ -130,7 +123,7 @@ def owners_by_ec2(state: "ClusterState") -> dict[str, InstanceFacts]:
     return {**owners_by_labels(state, ()), **found}
 
 
-def owners_by_labels(state: "ClusterState", pools: Collection[str]) -> dict[str, InstanceFacts]:
+def owners_by_labels(state: ClusterState, pools: Collection[str]) -> dict[str, InstanceFacts]:
     """Return the facts of instances by the labels of their nodes. A node of one of these pools
     counts as Leeway's."""
     nodes = {node.name: node for node in state.nodes}
@@ -141,7 +134,7 @@ def owners_by_labels(state: "ClusterState", pools: Collection[str]) -> dict[str,
     }
 
 
-def facts_by_labels(instance: str, node: "ExistingNode", pools: Collection[str]) -> InstanceFacts:
+def facts_by_labels(instance: str, node: ExistingNode, pools: Collection[str]) -> InstanceFacts:
     """Return the facts of an instance by the labels of its node. A node of one of these pools
     counts as Leeway's."""
     labels = node.labels
@@ -170,15 +163,12 @@ def _owner(labels: Mapping[str, str], pools: Collection[str]) -> Owner:
     return Owner(OwnerKind.KARPENTER, pool) if karpenter else found
 
 
-def group_sizes(facts: Iterable[InstanceFacts]) -> "dict[str, GroupSize]":
+def group_sizes(facts: Iterable[InstanceFacts]) -> dict[str, GroupSize]:
     """Read the sizes of the Auto Scaling groups that own these instances, by name.
 
     Raises:
         CannotBeDoneError: AWS does not answer or refuses.
     """
-    from leeway.disruption.explain import GroupSize
-    from leeway.wiring.clients import groups
-
     kind = OwnerKind.AUTO_SCALING_GROUP
     members = {one.owner.name: one.instance for one in facts if one.owner.kind is kind}
     found = {}
@@ -414,7 +404,7 @@ def _capacity(
     stored: StoredRecords,
     policy: ClusterPolicy,
     launches: Mapping[str, CurrentLaunch] | None = None,
-    reservations: "Mapping[str, tuple[Reservation, ...]] | None" = None,
+    reservations: Mapping[str, tuple[Reservation, ...]] | None = None,
 ) -> Capacity:
     details, now = read.state.details, read.state.read_at
     quiet = {name: _quiet_since(one, now) for name, one in details.items()}

@@ -5,27 +5,29 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from leeway.disruption.explain import MONTH_HOURS, Cost, title_of
+from leeway.disruption.explain import (
+    MONTH_HOURS,
+    ClusterExplanation,
+    Cost,
+    Instead,
+    NodeExplanation,
+    Protected,
+    Shortfall,
+    SpareInGroup,
+    title_of,
+)
+from leeway.disruption.follow import Step
+from leeway.disruption.snapshot import MovablePod
 from leeway.instances.owners import OwnerKind
 from leeway.ports.kubernetes_objects import FOREVER
 from leeway.printable import printable
 from leeway.reasons import counted
+from leeway.selection.packing.plan import PlannedNode
 
 from leeway_cli.output import as_json, picked, some, stdout_console, table
 from leeway_cli.selection.select import launch_as_data
 
 if TYPE_CHECKING:
-    from leeway.disruption.explain import (
-        ClusterExplanation,
-        Instead,
-        NodeExplanation,
-        Protected,
-        Shortfall,
-        SpareInGroup,
-    )
-    from leeway.disruption.follow import Step
-    from leeway.disruption.snapshot import MovablePod
-    from leeway.selection.packing.plan import PlannedNode
     from rich.table import Table
 
 CENT = 0.005
@@ -69,7 +71,7 @@ def cost_text(cost: Cost) -> str:
     return f"{counted(cost.nodes, 'node')}: {money(cost.per_hour)}{unknown}"
 
 
-def step_as_data(step: "Step") -> dict[str, Any]:
+def step_as_data(step: Step) -> dict[str, Any]:
     """Render a step as JSON."""
     return {
         **picked(step.returned, "nodes", "cause", "reason", podsMoved="moves"),
@@ -104,7 +106,7 @@ _OWNERS = {
 }
 
 
-def cluster_as_data(found: "ClusterExplanation", cluster: str, at: datetime) -> dict[str, Any]:
+def cluster_as_data(found: ClusterExplanation, cluster: str, at: datetime) -> dict[str, Any]:
     """Render an explanation as JSON."""
     return {
         "cluster": cluster or None,
@@ -126,7 +128,7 @@ def cluster_as_data(found: "ClusterExplanation", cluster: str, at: datetime) -> 
     }
 
 
-def _group_as_data(group: "SpareInGroup") -> dict[str, Any]:
+def _group_as_data(group: SpareInGroup) -> dict[str, Any]:
     size = group.size
     return {
         **picked(group, "group", spareNodes="nodes", minimumNeeded="lower_minimum"),
@@ -138,7 +140,7 @@ def _group_as_data(group: "SpareInGroup") -> dict[str, Any]:
     }
 
 
-def commands(group: "SpareInGroup") -> list[str]:
+def commands(group: SpareInGroup) -> list[str]:
     """Return the commands that make a group smaller. There are none for names that a terminal
     cannot show as they are."""
     if any(printable(name) != name for name in (group.group, *group.nodes)):
@@ -154,14 +156,14 @@ def commands(group: "SpareInGroup") -> list[str]:
     return [*found, f"leeway terminate {nodes} --ignore-daemonsets --decrement"]
 
 
-def show_cluster(found: "ClusterExplanation", cluster: str, at: datetime) -> None:
+def show_cluster(found: ClusterExplanation, cluster: str, at: datetime) -> None:
     """Print an explanation."""
     console = stdout_console()
     for part in _parts(found, cluster, at):
         console.print(part, soft_wrap=isinstance(part, str), markup=False)
 
 
-def _parts(found: "ClusterExplanation", cluster: str, at: datetime) -> "Iterator[str | Table]":
+def _parts(found: ClusterExplanation, cluster: str, at: datetime) -> "Iterator[str | Table]":
     yield f"{f'cluster {cluster}' if cluster else 'the cluster'} at {utc(at)}"
     yield _line("Leeway", cost_text(found.own))
     for kind, cost in found.foreign.items():
@@ -185,7 +187,7 @@ def _parts(found: "ClusterExplanation", cluster: str, at: datetime) -> "Iterator
         yield from group_lines(group)
 
 
-def _next(found: "ClusterExplanation") -> str:
+def _next(found: ClusterExplanation) -> str:
     step = found.next
     if step is None:
         return "none: nothing can be given back"
@@ -194,7 +196,7 @@ def _next(found: "ClusterExplanation") -> str:
     return f"{when}{reason} It {saves(step.saving)}."
 
 
-def _steps(steps: "Sequence[Step]", now: datetime) -> "Table":
+def _steps(steps: Sequence[Step], now: datetime) -> "Table":
     titles = ("STEP", "WHEN", "CAUSE", "NODES", "PODS", "USD/H", "USD/MONTH", "NEW NODES")
     rows = table(*titles, right={"STEP", "PODS", "USD/H", "USD/MONTH"})
     for number, step in enumerate(steps, 1):
@@ -215,7 +217,7 @@ def _steps(steps: "Sequence[Step]", now: datetime) -> "Table":
     return rows
 
 
-def _kept(protected: "Sequence[Protected]") -> "Table":
+def _kept(protected: Sequence[Protected]) -> "Table":
     rows = table("KEPT", "NODES", "USD/H", "BECAUSE", right={"USD/H"})
     for one in protected:
         price = f"{one.cost.per_hour:.4f}"
@@ -223,7 +225,7 @@ def _kept(protected: "Sequence[Protected]") -> "Table":
     return rows
 
 
-def group_lines(group: "SpareInGroup") -> Iterator[str]:
+def group_lines(group: SpareInGroup) -> Iterator[str]:
     """Yield what could be saved in a group, and the commands that do it."""
     count = len(group.nodes)
     size = group.size
@@ -252,7 +254,7 @@ def _line(title: str, text: str) -> str:
     return f"  {title:<20}{text}"
 
 
-def node_as_data(found: "NodeExplanation") -> dict[str, Any]:
+def node_as_data(found: NodeExplanation) -> dict[str, Any]:
     """Render an explanation as JSON."""
     one, instead, shortfall = found.one, found.instead, found.shortfall
     blockers = [{**picked(each, "reason"), "until": iso(each.until)} for each in found.blockers]
@@ -279,7 +281,7 @@ def node_as_data(found: "NodeExplanation") -> dict[str, Any]:
     }
 
 
-def decision(found: "NodeExplanation") -> str:
+def decision(found: NodeExplanation) -> str:
     """Return what becomes of a node: `goes`, `later`, `kept`, or for a node of another owner
     `spare` or `needed`."""
     if found.owner.kind is not OwnerKind.LEEWAY:
@@ -289,12 +291,12 @@ def decision(found: "NodeExplanation") -> str:
     return "goes" if found.step.allowed else "later"
 
 
-def other_pods(found: "NodeExplanation") -> int:
+def other_pods(found: NodeExplanation) -> int:
     """Return how many pods end with the node, as those of DaemonSets do."""
     return max(len(found.one.node.pods) - len(found.one.pods), 0)
 
 
-def _pod_as_data(movable: "MovablePod") -> dict[str, Any]:
+def _pod_as_data(movable: MovablePod) -> dict[str, Any]:
     return {
         "pod": movable.pod.name,
         "requests": movable.pod.spec.requests.printed(),
@@ -303,7 +305,7 @@ def _pod_as_data(movable: "MovablePod") -> dict[str, Any]:
     }
 
 
-def _instead_as_data(instead: "Instead") -> dict[str, Any]:
+def _instead_as_data(instead: Instead) -> dict[str, Any]:
     return {
         "existing": [picked(one, "node", "pods") for one in instead.existing],
         "launches": [launch_as_data(new) for new in instead.launches],
@@ -312,14 +314,14 @@ def _instead_as_data(instead: "Instead") -> dict[str, Any]:
     }
 
 
-def show_node(found: "NodeExplanation") -> None:
+def show_node(found: NodeExplanation) -> None:
     """Print an explanation."""
     console = stdout_console()
     for line in _lines(found):
         console.print(line, soft_wrap=True, markup=False)
 
 
-def _lines(found: "NodeExplanation") -> Iterator[str]:
+def _lines(found: NodeExplanation) -> Iterator[str]:
     one = found.one
     offering = " ".join(each for each in (one.instance_type, one.zone, one.capacity_type) if each)
     yield f"node/{one.name} {_verdict(found)}"
@@ -343,7 +345,7 @@ def _lines(found: "NodeExplanation") -> Iterator[str]:
         yield _node_line("worth", _worth(found.shortfall))
 
 
-def _verdict(found: "NodeExplanation") -> str:
+def _verdict(found: NodeExplanation) -> str:
     if found.step is not None:
         when = "is given back now" if found.step.allowed else "is kept now, and goes later"
         return f"{when}: it {saves(found.step.saving)}."
@@ -354,7 +356,7 @@ def _verdict(found: "NodeExplanation") -> str:
     return "is needed, or is protected."
 
 
-def _pods(found: "NodeExplanation") -> Iterator[str]:
+def _pods(found: NodeExplanation) -> Iterator[str]:
     others = other_pods(found)
     count = f"{len(found.one.pods)} that would move"
     yield _node_line("pods", f"{count}, {others} that would end with it" if others else count)
@@ -364,7 +366,7 @@ def _pods(found: "NodeExplanation") -> Iterator[str]:
         yield f"    - {movable.pod.name} (cpu {cpu}, memory {memory})"
 
 
-def _instead(instead: "Instead") -> Iterator[str]:
+def _instead(instead: Instead) -> Iterator[str]:
     for place in instead.existing:
         yield _node_line("instead", f"{counted(len(place.pods), 'pod')} on node {place.node}")
     for new in instead.launches:
@@ -374,7 +376,7 @@ def _instead(instead: "Instead") -> Iterator[str]:
         yield _node_line("instead", text)
 
 
-def new_node(new: "PlannedNode") -> str:
+def new_node(new: PlannedNode) -> str:
     """Describe a node to launch: its cheapest offering, and the pods that it holds."""
     offered = new.cheapest.offering
     place = f"{offered.capacity_type} in {offered.zone}"
@@ -383,7 +385,7 @@ def new_node(new: "PlannedNode") -> str:
     return f"a new {new.cheapest.type.name} of pool {new.pool} ({place}; {price}) for {pods}"
 
 
-def _worth(shortfall: "Shortfall") -> str:
+def _worth(shortfall: Shortfall) -> str:
     saving, pods = shortfall.saving, counted(shortfall.pods, "pod")
     done = f"saves {saving:.4f}" if saving > 0 else f"costs {-saving:.4f}"
     return (

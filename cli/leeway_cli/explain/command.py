@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import typer.core
+from leeway.notices import MalformedNotice, Notice, UnknownNotice
+from leeway.policy.rules import ClusterPolicy, rule
+from leeway.reasons import Reason
 
 from leeway_cli.errors import (
     BadInputError,
@@ -20,21 +23,18 @@ from leeway_cli.errors import (
 )
 from leeway_cli.explain.asked import explain_cluster, explain_node, explain_pod
 from leeway_cli.explain.instance import explain_instance
-from leeway_cli.manifests.files import FilesOption, read_texts
+from leeway_cli.manifests.files import FilesOption, read_files, read_texts
 from leeway_cli.output import Format, FormatOption, print_json, stderr_console, stdout_console
-from leeway_cli.stack import DEFAULT_STACK, StackOption, has_account
+from leeway_cli.stack import DEFAULT_STACK, StackOption, find_stack, has_account
 
 if TYPE_CHECKING:
     from leeway.instances.facts import InstanceFacts
     from leeway.instances.groups import GroupFacts
     from leeway.interruption.explain import InstanceFindings
     from leeway.manifests.configuration import Configuration
-    from leeway.notices import Notice
-    from leeway.policy.rules import ClusterPolicy
     from leeway.ports.kubernetes import Cluster
     from leeway.ports.kubernetes_objects import Pod
     from leeway.ports.workloads import Workloads
-    from leeway.reasons import Reason
 
 DEFAULT_SOURCE = "defaults"
 
@@ -44,15 +44,13 @@ class PolicySources:
     """The sources of policies. `written` are those of files, by the name of the cluster. `stored`
     reads the table `table` of a deployment; it is None without a deployment."""
 
-    written: "dict[str, tuple[ClusterPolicy, str]]"
+    written: dict[str, tuple[ClusterPolicy, str]]
     stored: "Configuration | None" = None
     table: str = ""
 
-    def of(self, cluster: str) -> "tuple[ClusterPolicy, str]":
+    def of(self, cluster: str) -> tuple[ClusterPolicy, str]:
         """Return the policy of a cluster and its source. An empty name stands for an unknown
         cluster, for which the only policy of the files is used."""
-        from leeway.policy.rules import ClusterPolicy
-
         if cluster in self.written:
             return self.written[cluster]
         if not cluster and len(self.written) == 1:
@@ -65,7 +63,7 @@ class PolicySources:
 class _StderrWarnings:
     """Prints warnings about stored manifests that cannot be read."""
 
-    def manifest_problem(self, cluster: str, manifest: str, reason: "Reason") -> None:
+    def manifest_problem(self, cluster: str, manifest: str, reason: Reason) -> None:
         about = f"{cluster}: {manifest}" if manifest else cluster
         stderr_console().print(f"warning: {about}: {reason}", soft_wrap=True, markup=False)
 
@@ -82,8 +80,6 @@ def find_policies(files: Sequence[Path], stack: str | None) -> PolicySources:
     from leeway.clock import SystemClock
     from leeway.manifests.configuration import Configuration
 
-    from leeway_cli.stack import find_stack
-
     try:
         found = find_stack(stack)
     except CannotBeDoneError as error:
@@ -95,12 +91,10 @@ def find_policies(files: Sequence[Path], stack: str | None) -> PolicySources:
     return PolicySources(written, stored, found.table)
 
 
-def _read(files: Sequence[Path]) -> "dict[str, tuple[ClusterPolicy, str]]":
+def _read(files: Sequence[Path]) -> dict[str, tuple[ClusterPolicy, str]]:
     if not files:
         return {}
     from leeway.manifests.cluster import Cluster, cluster_policy
-
-    from leeway_cli.manifests.files import read_files
 
     found = {}
     for path in files:
@@ -172,7 +166,6 @@ def explain_notice(
     from leeway.interruption.explain import Explanation, plan_instance
     from leeway.kubernetes.http_cluster import HttpCluster
     from leeway.kubernetes.surging import HttpSurgeWorkloads
-    from leeway.policy.rules import rule
 
     from leeway_cli.explain.plan_view import as_data, show
     from leeway_cli.kubeconfig import kubeconfig_connection
@@ -204,8 +197,7 @@ def explain_notice(
         show(explanation, stdout_console())
 
 
-def _read_notice(path: Path) -> "Notice":
-    from leeway.notices import MalformedNotice, UnknownNotice
+def _read_notice(path: Path) -> Notice:
     from leeway.notices.parse import parse_notice
 
     if path.is_dir():
@@ -265,7 +257,7 @@ def _with_targets(findings: "InstanceFindings") -> "InstanceFindings":
 
 
 def _surges(
-    pods: "Iterable[Pod]", cluster: "Cluster", workloads: "Workloads", policy: "ClusterPolicy"
+    pods: "Iterable[Pod]", cluster: "Cluster", workloads: "Workloads", policy: ClusterPolicy
 ) -> Iterator[str]:
     """Say of pods that a budget keeps whether their workloads get one more pod first. A workload
     that the user may not read is left out."""
@@ -285,7 +277,7 @@ def _surges(
             yield f"Pod {pod.key}: {decision.reason}"
 
 
-def _instances_in(reservation: str) -> "tuple[str, ...]":
+def _instances_in(reservation: str) -> tuple[str, ...]:
     """Return the instances of the capacity reservation that a notice names."""
     from leeway.wiring.clients import instances
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from leeway.printable import printable, printable_lines
 
 from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors
 from leeway_cli.output import (
@@ -130,7 +131,6 @@ def _lines(
     observed: "ObservedInstance", admission: "Admission | None", now: datetime
 ) -> Iterator[str]:
     from leeway.launch.late_nodes import LATE_AFTER
-    from leeway.printable import printable
 
     from leeway_cli.manifests.changes import age
 
@@ -154,8 +154,6 @@ def _lines(
 
 
 def _show_console(instance: str, printed: str) -> None:
-    from leeway.printable import printable_lines
-
     if not printed:
         write_stderr(
             f"EC2 has no console output of {instance}. It has some a few minutes after the start, "

@@ -3,18 +3,17 @@
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from leeway.interruption.explain import DRAINS
+from leeway.interruption.explain import DRAINS, Explanation, InstancePlan
+from leeway.policy.rules import Ruling
 
 from leeway_cli.drain.run import pods_as_data, pods_as_table
 from leeway_cli.output import picked
 
 if TYPE_CHECKING:
-    from leeway.interruption.explain import Explanation, InstancePlan
-    from leeway.policy.rules import Ruling
     from rich.console import Console
 
 
-def as_data(explanation: "Explanation") -> dict[str, Any]:
+def as_data(explanation: Explanation) -> dict[str, Any]:
     """Render a plan as JSON."""
     return {
         "notice": picked(explanation.notice, "id", "kind", "time", "effective_at"),
@@ -23,7 +22,7 @@ def as_data(explanation: "Explanation") -> dict[str, Any]:
     }
 
 
-def _instance_as_data(plan: "InstancePlan") -> dict[str, Any]:
+def _instance_as_data(plan: InstancePlan) -> dict[str, Any]:
     about = ("instance", "cluster", "owner", "node", "node_reason", "reason", "begins_at")
     new = ("replacement", "replacement_reason", "replacement_first", "remarks")
     return {
@@ -33,11 +32,11 @@ def _instance_as_data(plan: "InstancePlan") -> dict[str, Any]:
     }
 
 
-def _ruling_as_data(ruling: "Ruling") -> dict[str, Any]:
+def _ruling_as_data(ruling: Ruling) -> dict[str, Any]:
     return picked(ruling, "action", "reason", "deadline", "replacement", "on_blocked")
 
 
-def show(explanation: "Explanation", console: "Console") -> None:
+def show(explanation: Explanation, console: "Console") -> None:
     """Print a plan."""
     from rich.markup import escape
 
@@ -51,7 +50,7 @@ def show(explanation: "Explanation", console: "Console") -> None:
         _show_instance(plan, console)
 
 
-def _show_instance(plan: "InstancePlan", console: "Console") -> None:
+def _show_instance(plan: InstancePlan, console: "Console") -> None:
     ruling = plan.ruling
     owner = f" ({plan.owner})" if plan.owner else ""
     first = ", before the drain" if plan.replacement_first else ""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from leeway.reasons import Reason
 
 from leeway_cli import options
 from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors, kubernetes_errors
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from leeway.launch.launch_run import LaunchOrder
     from leeway.manifests.base import Manifest
     from leeway.ports.kubernetes import Cluster
-    from leeway.reasons import Reason
     from leeway.selection.offers.catalog import Catalog
 
 ClusterNameOption = Annotated[
@@ -136,7 +136,7 @@ def _launch(
         print_json(launch_as_data(outcome, joined))
 
 
-def _warn(reasons: "Iterable[Reason]") -> None:
+def _warn(reasons: Iterable[Reason]) -> None:
     for reason in reasons:
         write_stderr(f"warning: {reason.code}: {reason.message}")
 

@@ -10,19 +10,21 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from leeway import __version__
+from leeway.clock import SystemClock
+from leeway.manifests import documents
 from leeway.manifests.configuration import POOL, StoredManifest
 from leeway.manifests.in_cluster import Home
+from leeway.manifests.node_overlay import NodeOverlay
 from leeway.manifests.node_pool import NodePool
-from leeway.table import RecordChanged
+from leeway.manifests.reading import Reading, Written, read_salvaged, read_stored
+from leeway.table import RecordChanged, Table
 
 from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors
 from leeway_cli.output import Format, print_json, stdout_console, write_stderr, write_stdout
 from leeway_cli.stack import Stack
 
 if TYPE_CHECKING:
-    from leeway.manifests.reading import Reading, Written
     from leeway.pool_pauses import PoolRecord
-    from leeway.table import Table
 
 CLUSTER = "cluster.leeway.sh"
 NODE_CLASS = "ec2nodeclass.karpenter.k8s.aws"
@@ -49,9 +51,7 @@ class PlannedChange:
     conflict: str = ""
 
 
-def plan_change(
-    written: "Written", stored: Sequence[StoredManifest], now: datetime
-) -> PlannedChange:
+def plan_change(written: Written, stored: Sequence[StoredManifest], now: datetime) -> PlannedChange:
     """Compare a manifest with the stored manifests of its cluster."""
     resource, namespace, name = written.kind.resource, written.namespace, written.name
     before = find(stored, resource, namespace, name)
@@ -129,7 +129,7 @@ def find(
     return next((s for s in stored if (s.resource, s.namespace, s.name) == wanted), None)
 
 
-def check_names(written: Iterable["Written"], cluster: str) -> None:
+def check_names(written: Iterable[Written], cluster: str) -> None:
     """Check that a manifest of the whole cluster has the cluster's name.
 
     Raises:
@@ -146,7 +146,7 @@ def check_names(written: Iterable["Written"], cluster: str) -> None:
 _PLACEHOLDER = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 
 
-def check_no_placeholders(written: Iterable["Written"]) -> None:
+def check_no_placeholders(written: Iterable[Written]) -> None:
     """Check that no value is a variable that a shell or envsubst was to replace, as in Karpenter's
     examples. User data and annotations may have such texts.
 
@@ -177,7 +177,7 @@ def _texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def pools_without_classes(
-    stored: Iterable[StoredManifest], written: Sequence["Written"]
+    stored: Iterable[StoredManifest], written: Sequence[Written]
 ) -> Iterator[tuple[str, str]]:
     """Yield the written pools that name a node class without a manifest, with its name."""
     classes = {one.name for one in stored if one.resource == NODE_CLASS}
@@ -191,12 +191,10 @@ def pools_without_classes(
 
 
 def warn_of_overlays(
-    stack: Stack, stored: Sequence[StoredManifest], written: Sequence["Written"]
+    stack: Stack, stored: Sequence[StoredManifest], written: Sequence[Written]
 ) -> None:
     """Warn of the NodeOverlays that will conflict when these manifests are written. Without a
     catalog in the table nothing is launched, and the run that gets one names them."""
-    from leeway.manifests.node_overlay import NodeOverlay
-
     from leeway_cli.manifests.files import with_overlays
 
     changed = {one.title for one in written}
@@ -226,7 +224,7 @@ def stored_manifests(stack: Stack, cluster: str) -> tuple[StoredManifest, ...]:
 
 
 def plan_changes(
-    stored: Sequence[StoredManifest], written: Iterable["Written"]
+    stored: Sequence[StoredManifest], written: Iterable[Written]
 ) -> list[PlannedChange]:
     """Compare manifests with the stored ones."""
     now = datetime.now(UTC)
@@ -347,9 +345,8 @@ def resume_pool(stack: Stack, cluster: str, pool: str, output: Format) -> None:
         stdout_console().print(f"pool {pool} of cluster {cluster} resumed", markup=False)
 
 
-def _cleared(records: "Table", cluster: str, pool: str) -> "PoolRecord":
+def _cleared(records: Table, cluster: str, pool: str) -> "PoolRecord":
     """Clear the pause; return the record before."""
-    from leeway.clock import SystemClock
     from leeway.execution.retrying import Conflicts
     from leeway.pool_pauses import POOL as POOL_RECORD
     from leeway.pool_pauses import resumed
@@ -384,8 +381,6 @@ def parsed(body: str) -> Document:
 
 def as_yaml(document: Document) -> str:
     """Render a document as YAML, fields in the order of the manifest."""
-    from leeway.manifests import documents
-
     return documents.as_yaml(dict(document))
 
 
@@ -410,10 +405,8 @@ def as_list(stored: Sequence[StoredManifest]) -> Document:
     return {"apiVersion": "v1", "kind": "List", "items": items}
 
 
-def reading_of(stored: StoredManifest) -> "Reading":
+def reading_of(stored: StoredManifest) -> Reading:
     """Read a stored manifest, as the functions do: of a Cluster manifest, whatever can be read."""
-    from leeway.manifests.reading import read_salvaged, read_stored
-
     read = read_salvaged if stored.resource == CLUSTER else read_stored
     return read(stored.body, stored.title)
 

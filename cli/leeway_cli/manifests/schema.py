@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,8 +12,6 @@ import typer
 from leeway_cli.errors import BadInputError, as_clause, unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from leeway.manifests.reading import Kind
 
 

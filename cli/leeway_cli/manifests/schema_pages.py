@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from leeway.durations import render_duration
 from leeway.manifests.base import NotActedOn
@@ -16,9 +16,7 @@ from leeway.notices import NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, ChurnCap
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
-
-if TYPE_CHECKING:
-    from pydantic_core.core_schema import ModelSchema
+from pydantic_core.core_schema import ModelSchema
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -47,7 +45,7 @@ class _Described(GenerateJsonSchema):
             type(dft).model_rebuild()  # `model_construct` has not built its serializer
         return render_duration(dft) if isinstance(dft, timedelta) else super().encode_default(dft)
 
-    def model_schema(self, schema: "ModelSchema") -> Schema:
+    def model_schema(self, schema: ModelSchema) -> Schema:
         """Generate a model's schema."""
         generated = super().model_schema(schema)
         model: type[BaseModel] = schema["cls"]

@@ -4,10 +4,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from leeway.printable import printable
+from leeway.provisioning.cluster_state import ClusterStates
+from leeway.reasons import counted
+from rich.console import RenderableType
+from rich.text import Span, Text
 
 from leeway_cli import options
 from leeway_cli.completion import nodes as complete_nodes
@@ -15,7 +21,7 @@ from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors, kube
 from leeway_cli.explain.asked import ClusterName, NodesOption
 from leeway_cli.manifests.files import FilesOption
 from leeway_cli.nodes.rows import Fate, NodeRow, Share, Sort, Totals, ordered, totals_of
-from leeway_cli.output import Format, kept_warnings, stdout_console
+from leeway_cli.output import Format, kept_warnings, picked, stdout_console
 from leeway_cli.places import (
     AllOption,
     Clusters,
@@ -32,12 +38,7 @@ from leeway_cli.stack import DEFAULT_STACK, StackOption, connect, open_cluster
 from leeway_cli.terminal import show_changes
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from leeway.kubernetes.connection import Connection
-    from leeway.provisioning.cluster_state import ClusterStates
-    from rich.console import RenderableType
-    from rich.text import Text
 
     from leeway_cli.explain.capacity import KeptOffers, Source
     from leeway_cli.nodes.reading import NodeReading
@@ -124,7 +125,7 @@ def nodes(
     source = Source(*options_of_all, stack, optional=True)
     names = frozenset(one.removeprefix("node/") for one in name or ())
 
-    def as_text(one: _Listed) -> "RenderableType":
+    def as_text(one: _Listed) -> RenderableType:
         console = stdout_console()
         width = console.width if watch and console.is_terminal else None
         return rendered(one.rows, one.totals, output is NodesFormat.WIDE, label or (), width)
@@ -242,7 +243,7 @@ class _Cluster:
         self.states = None if connection is None else _states(connection)
 
 
-def _states(connection: "Connection") -> "ClusterStates":
+def _states(connection: "Connection") -> ClusterStates:
     from leeway.clock import SystemClock
     from leeway.kubernetes.cluster_states import KubernetesClusterStates
 
@@ -258,12 +259,10 @@ def _selected(selector: str, connection: "Connection") -> frozenset[str]:
 
 
 def _views(
-    listing: _Listing, as_text: Callable[[_Listed], "RenderableType"]
-) -> Iterator["RenderableType"]:
+    listing: _Listing, as_text: Callable[[_Listed], RenderableType]
+) -> Iterator[RenderableType]:
     """Yield the table every five seconds, without end. An error is shown in place of the table.
     Warnings are printed once."""
-    from rich.text import Text
-
     yield as_one_view(listing.read(), as_text, _sums)
     while True:
         time.sleep(REFRESH_EVERY)
@@ -289,7 +288,7 @@ def bar(share: Share) -> str:
 
 
 def _columns(
-    wide: bool, labels: Sequence[str], now: "datetime"
+    wide: bool, labels: Sequence[str], now: datetime
 ) -> dict[str, Callable[[NodeRow], str]]:
     from leeway_cli.manifests.changes import age
 
@@ -343,12 +342,10 @@ def rendered(
     wide: bool,
     labels: Sequence[str],
     width: int | None = None,
-) -> "Text":
+) -> Text:
     """Render the nodes as a table, and their totals below it. With a `width`, names lose their
     domain and columns are left out until the table fits."""
     from leeway.clock import SystemClock
-    from leeway.printable import printable
-    from rich.text import Span, Text
 
     columns = _columns(wide, labels, SystemClock().now())
     if not totals.gpus.allocatable:
@@ -393,8 +390,6 @@ def _narrow(cells: dict[str, list[str]], widths: dict[str, int], width: int) -> 
 
 
 def _totals_text(totals: Totals) -> str:
-    from leeway.reasons import counted
-
     gib = totals.memory.allocatable / 2**30
     parts = [
         counted(totals.nodes, "node"),
@@ -447,7 +442,6 @@ def _share(share: Share, unit: int = 1) -> dict[str, float]:
 
 def _row_as_data(row: NodeRow) -> dict[str, Any]:
     from leeway_cli.explain.cluster_view import price_as_data
-    from leeway_cli.output import picked
 
     own = ("name", "instance", "instance_type", "capacity_type", "zone", "owner", "created_at")
     return {

@@ -4,12 +4,14 @@ import random
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from leeway.policy.rules import ClusterPolicy
 
-from leeway_cli.errors import BadInputError, CannotBeDoneError, kubernetes_errors
+from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors, kubernetes_errors
 from leeway_cli.manifests.files import FilesOption, read_files
 from leeway_cli.options import Context, Kubeconfig, parse_duration
 from leeway_cli.output import (
@@ -32,7 +34,6 @@ from leeway_cli.stack import DEFAULT_STACK, StackOption, has_account
 
 if TYPE_CHECKING:
     from leeway.manifests.base import Manifest
-    from leeway.policy.rules import ClusterPolicy
     from leeway.ports.workloads import Workloads
 
     from leeway_cli.rehearse.cluster import Cluster, Pace, RunningPod
@@ -150,7 +151,7 @@ class _Situation:
 
     cluster: "Cluster"
     market: "Market"
-    policy: "ClusterPolicy"
+    policy: ClusterPolicy
     pace: "Pace"
 
     def room(self) -> "Room":
@@ -172,8 +173,6 @@ def _pace(pod_start: str, pod_stop: str, node_start: str) -> "Pace":
 
 
 def _seconds(option: str, given: str) -> float:
-    from datetime import timedelta
-
     found = parse_duration(option, given)
     if found > timedelta(hours=1):
         raise BadInputError(f"{option}: expected at most 1h, got {given}.")
@@ -231,8 +230,6 @@ def _losses(given: Sequence[str], cluster: "Cluster") -> "tuple[Losses, Cluster]
 def _with_groups(cluster: "Cluster") -> "Cluster":
     from leeway.wiring.clients import instances
 
-    from leeway_cli.errors import aws_errors
-
     ids = [node.instance for node in cluster.nodes.values() if node.instance]
     try:
         with aws_errors("the instances of the nodes"):
@@ -284,10 +281,9 @@ def _known_region(region: str | None, cluster: "Cluster") -> str | None:
     return region or next((one for one in regions() if any(z.startswith(one) for z in zones)), None)
 
 
-def _policy(manifests: "Sequence[Manifest]") -> "ClusterPolicy":
+def _policy(manifests: "Sequence[Manifest]") -> ClusterPolicy:
     from leeway.manifests.cluster import Cluster as Manifest
     from leeway.manifests.cluster import cluster_policy
-    from leeway.policy.rules import ClusterPolicy
 
     written = [cluster_policy(one) for one in manifests if isinstance(one, Manifest)]
     if len(written) > 1:
@@ -326,7 +322,7 @@ def _planned(
     context: str | None,
     *,
     files: bool,
-) -> "dict[str, str]":
+) -> dict[str, str]:
     """Say of workloads that budgets keep in these storms what a retirement does for which Leeway
     chooses the time: whether it adds a pod first. That is read from the cluster, not from files."""
     from leeway.kubernetes.surging import HttpSurgeWorkloads
@@ -353,7 +349,7 @@ def _planned(
 
 
 def _surge_of(
-    one: "RunningPod", fate: "Fate", storm: "Storm", workloads: "Workloads", policy: "ClusterPolicy"
+    one: "RunningPod", fate: "Fate", storm: "Storm", workloads: "Workloads", policy: ClusterPolicy
 ) -> str:
     """Say whether a pod's workload gets one more pod before its eviction; nothing if nobody asks
     for that."""

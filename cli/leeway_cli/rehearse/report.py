@@ -8,6 +8,7 @@ from typing import Any
 from leeway.policy.rules import SPOT_WARNING
 from leeway.reasons import counted
 from rich.console import Console
+from rich.text import Text
 
 from leeway_cli.output import as_json, picked, some, stdout_console, table
 from leeway_cli.rehearse.cluster import Cluster, Pace
@@ -165,11 +166,11 @@ def print_rehearsal(found: Rehearsal) -> None:
     _print_findings(found, console)
 
 
-def _say(console: "Console", text: str) -> None:
+def _say(console: Console, text: str) -> None:
     console.print(text, soft_wrap=True, markup=False)
 
 
-def _print_counts(found: Rehearsal, console: "Console") -> None:
+def _print_counts(found: Rehearsal, console: Console) -> None:
     result = found.result
     lost = result.spread("pods")
     nodes = len(result.worst.lost)
@@ -194,9 +195,7 @@ def _print_counts(found: Rehearsal, console: "Console") -> None:
     _say(console, f"Launched nodes: {launched}, {price(found.price, found.rounds)}.")
 
 
-def _print_workloads(found: Rehearsal, console: "Console") -> None:
-    from rich.text import Text
-
+def _print_workloads(found: Rehearsal, console: Console) -> None:
     figures = ("READY", "LEAST", "LOST", "LOWEST", "BELOW BUDGET", "NONE READY", "BACK")
     rows = table("WORKLOAD", *figures, right=figures)
     for one in found.result.workloads[:_MOST_WORKLOADS]:
@@ -222,7 +221,7 @@ def _cells(found: Rehearsal, one: WorkloadResult) -> tuple[str, ...]:
     )
 
 
-def _print_findings(found: Rehearsal, console: "Console") -> None:
+def _print_findings(found: Rehearsal, console: Console) -> None:
     console.print()
     if not found.findings:
         _say(console, "Nothing to change: every pod ends in time and is Ready again elsewhere.")

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from leeway_cli.output import environment
+from leeway_cli.output import templates
 from leeway_cli.report.chart import Figure
 
 type Where = Literal["", "page", "terminal"]
@@ -143,7 +143,7 @@ class Page:
 
 def render_page(page: Page) -> str:
     """Render a report as a self-contained HTML document."""
-    template = environment().get_template("sections.html.j2")
+    template = templates().get_template("sections.html.j2")
     return template.render(page=page, headline=page.headline, faults=page.faults)
 
 

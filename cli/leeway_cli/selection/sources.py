@@ -1,12 +1,14 @@
 """The catalogs and the files of Kubernetes objects from which commands select."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from leeway.reasons import clause
 
 from leeway_cli.errors import (
     AccountError,
@@ -123,8 +125,6 @@ def account_offers(region: str | None, stack: str) -> Offers:
 
 
 def _stored_offers(region: str, stack: str) -> Offers | None:
-    from functools import partial
-
     from leeway.aws.table import DynamoTable
     from leeway.catalog.stored import SURVEY
     from leeway.catalog.unavailable import UnavailableOfferings
@@ -154,8 +154,6 @@ def _stored_offers(region: str, stack: str) -> Offers | None:
 
 
 def _read_catalog(region: str) -> "Catalog":
-    from functools import partial
-
     from leeway.aws.market import Ec2Market, PricingPriceList, pricing_region
     from leeway.catalog.refresh import CatalogReader, CatalogUnavailable
     from leeway.clock import SystemClock
@@ -187,14 +185,11 @@ def with_reservations(
     Raises:
         BadInputError: the cluster has no valid name.
     """
-    from dataclasses import replace
-
     from leeway.execution.retrying import API_ERRORS
     from leeway.launch.node_settings import settings_of
     from leeway.launch.reservations import RESERVATIONS_NOT_READ, reservation_terms
     from leeway.launch.resolve_pools import PoolResolver
     from leeway.manifests.node_pool import pools_of
-    from leeway.reasons import clause
 
     pools = pools_of(manifests)
     selecting = [one for one in settings_of(manifests) if reservation_terms(one) is not None]

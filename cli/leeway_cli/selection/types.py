@@ -42,7 +42,7 @@ class Match:
 
     kind: "InstanceType"
     offerings: "tuple[Offering, ...]"
-    free: "Mapping[str, int]" = field(default_factory=dict)
+    free: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def rank(self) -> tuple[float, str]:

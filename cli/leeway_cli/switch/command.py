@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from leeway.policy.rules import OnBlocked
 
 from leeway_cli import options
 from leeway_cli.adopt.command import ClusterArgument, DryRunOption, YesOption
-from leeway_cli.errors import BadInputError, CannotBeDoneError
+from leeway_cli.errors import BadInputError, CannotBeDoneError, kubernetes_errors
 from leeway_cli.output import Format, FormatOption, print_json, write_stdout
 from leeway_cli.stack import DEFAULT_STACK, StackOption
 
@@ -103,7 +104,7 @@ def switch(
                 write_stdout(f"left: {one}")
 
 
-def _world(found: "Connected", deployment: str, drain: "partial[None]") -> "LiveWorld":
+def _world(found: "Connected", deployment: str, drain: partial[None]) -> "LiveWorld":
     from leeway.wiring.clients import client, clock, table
 
     from leeway_cli.switch.world import LiveWorld
@@ -129,10 +130,7 @@ def _drain(
     node: str,
 ) -> None:
     """Do what `leeway terminate NODE --ignore-daemonsets --delete-emptydir-data` does."""
-    from leeway.policy.rules import OnBlocked
-
     from leeway_cli.drain.command import connect, drain_run, terms_of
-    from leeway_cli.errors import kubernetes_errors
     from leeway_cli.terminate.run import AwsInstances, TerminateRun
 
     terms = terms_of("", OnBlocked.WAIT, -1, False, 0, waits_for_volumes=True)

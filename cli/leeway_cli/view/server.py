@@ -19,7 +19,7 @@ import msgspec
 from aiohttp import web
 
 from leeway_cli.errors import BadInputError
-from leeway_cli.output import environment
+from leeway_cli.output import templates
 from leeway_cli.view.picture import Picture, difference
 
 ADDRESS: Final = "127.0.0.1"
@@ -140,9 +140,9 @@ async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
 def _files(proof: str, every: timedelta, *, live: bool) -> dict[str, str]:
     """Return the files of the page by their names. The page itself has none."""
     found = {path.name: path.read_text(encoding="utf-8") for path in _FILES.iterdir()}
-    templates = environment()
-    found["report.css"] = templates.get_template("report.css").render()
-    found[""] = templates.get_template("view.html.j2").render(
+    pages = templates()
+    found["report.css"] = pages.get_template("report.css").render()
+    found[""] = pages.get_template("view.html.j2").render(
         live=live, proof=proof, every=every.total_seconds()
     )
     return found
