@@ -67,6 +67,19 @@ def shop() -> list[Object]:
     ]
 
 
+def test_the_page_counts_the_pods_that_it_does_not_list(run: Run, tmp_path: Path) -> None:
+    pods = [pod(f"web-{number}", "a") for number in range(403)]
+    page = tmp_path / "page.html"
+
+    code, _, err = run(
+        [node("a"), node("b"), *pods, workload("Deployment", "web", 403)],
+        *("--lose", "a", "--html", str(page)),
+    )
+
+    assert code == 0, err
+    assert "and 3 more pods: -o json lists all" in page.read_text()
+
+
 def test_a_share_is_rehearsed_in_rounds_with_the_same_result_for_a_seed(run: Run) -> None:
     results = [run(shop(), "--lose", "30%", "--rounds", "20", "-o", "json") for _ in range(2)]
     code, out, _ = results[0]

@@ -433,7 +433,7 @@ def _pods(found: Rehearsal) -> Table:
     worst = found.result.worst
     moving = [fate for fate in worst.fates if not fate.left]
     lines = [f"Lost nodes: {', '.join(sorted(worst.lost))}"]
-    if more := len(moving) - _MOST_PODS > 0:
+    if (more := len(moving) - _MOST_PODS) > 0:
         lines.append(f"and {counted(more, 'more pod')}: -o json lists all")
     figures = ("Outcome", "Ended after>", "Grace period>", "Successor Ready after>")
     return Table(
