@@ -40,7 +40,7 @@ COMMANDS = {
     "resume": "leeway_cli.manifests.commands:resume",
     "wake": "leeway_cli.wake:wake",
     "roll": "leeway_cli.roll:roll",
-    "schedule": "leeway_cli.headroom.schedule:schedule",
+    "schedule": "leeway_cli.schedule:schedule",
     "doctor": "leeway_cli.doctor.command:doctor",
     "acceptance": "leeway_cli.acceptance.command:acceptance",
     "drain": "leeway_cli.drain.command:app",

@@ -28,11 +28,6 @@ from leeway_cli.report.page import Cell, Column, Page, Row, Table, Tile, Tiles
 from leeway_cli.terminal import ProgressBars
 
 
-def losses(lose: Sequence[str]) -> str:
-    """Render the options --lose."""
-    return ", ".join(lose)
-
-
 def number(value: float) -> str:
     """Render a number without needless decimals."""
     return f"{value:.0f}" if abs(value) >= 10 or value == int(value) else f"{value:.1f}"
@@ -176,7 +171,7 @@ def _print_counts(found: Rehearsal, console: Console) -> None:
     nodes = len(result.worst.lost)
     _say(
         console,
-        f"Lost: {losses(found.lose)}, which is {nodes} of {len(result.cluster.nodes)} nodes"
+        f"Lost: {', '.join(found.lose)}, which is {nodes} of {len(result.cluster.nodes)} nodes"
         + (
             f", in {counted(found.rounds, 'round')} with seed {found.seed}"
             if found.rounds > 1
@@ -476,7 +471,7 @@ def headline(found: Rehearsal) -> str:
         one.back is None or one.none_ready.worst >= 1 or one.below_budget.worst >= 1
         for one in workloads
     )
-    what = f"{losses(found.lose)} lost"
+    what = f"{', '.join(found.lose)} lost"
     if not workloads:
         return f"{what}: no pod has to move."
     if not hurt:

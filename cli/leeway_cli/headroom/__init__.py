@@ -1,1 +1,0 @@
-"""`leeway schedule`: shows the replicas of cron windows."""
