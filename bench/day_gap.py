@@ -8,8 +8,7 @@ from functools import cache
 
 import numpy as np
 from leeway.disruption.rules import Budget
-from leeway.policy.rules import ChurnCap
-from leeway.policy.worth import Worth
+from leeway.policy.rules import ChurnCap, Worth
 from leeway.selection.labels import SPOT
 from leeway.selection.packing.plan import PlannedNode
 from leeway.selection.packing.planning import Effort, pack

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from math import inf, isfinite, sqrt
 
 import numpy as np
-from leeway.policy.worth import USUAL
+from leeway.policy.rules import USUAL
 from leeway.selection.labels import SPOT
 from leeway.selection.offers.allocatable import NodeClass
 from leeway_cli.selection.sources import sandbox_catalog

@@ -22,7 +22,7 @@ from leeway.catalog.refresh import (
 )
 from leeway.headroom.keep_headroom import HeadroomReport, HeadroomTelemetry
 from leeway.headroom.reasons import OBJECT_UNAVAILABLE
-from leeway.headroom.status import HeadroomStatus
+from leeway.headroom.reconciler import HeadroomStatus
 from leeway.interruption.receive_notice import InstanceOutcome, NoticeOutcome, NoticeTelemetry
 from leeway.interruption.receive_notice import NoticeResult as Became
 from leeway.notices import NoticeKind

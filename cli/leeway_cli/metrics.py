@@ -21,7 +21,7 @@ from leeway_cli.stack import CLUSTERS, DEFAULT_STACK, Stack, StackOption, cluste
 
 if TYPE_CHECKING:
     from leeway.costs import CostHour
-    from leeway.provisioning.pod_waits import PodWaits
+    from leeway.provisioning.tell import PodWaits
 
     from leeway_cli.status.view import ClusterStatus
 
@@ -133,7 +133,7 @@ class Families:
 
 
 def _read(stack: Stack, names: Sequence[str], now: datetime) -> Families:
-    from leeway.provisioning.pod_waits import POD_WAITS, PodWaits
+    from leeway.provisioning.tell import POD_WAITS, PodWaits
     from leeway.wiring.clients import table
 
     from leeway_cli.cost import read_hours
@@ -250,7 +250,7 @@ def exposition(found: Families) -> str:
 
 def _buckets(waits: "PodWaits") -> Iterator[str]:
     """Render a histogram. The buckets of Prometheus contain those below them."""
-    from leeway.provisioning.pod_waits import BUCKETS
+    from leeway.provisioning.tell import BUCKETS
 
     cluster = f'cluster="{_escaped(waits.cluster)}"'
     for upper in BUCKETS:

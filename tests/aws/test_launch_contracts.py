@@ -13,12 +13,8 @@ import boto3
 import pytest
 from botocore.config import Config
 from leeway.aws.ec2 import Ec2Instances
-from leeway.aws.fleets import Ec2Fleets
-from leeway.aws.images import AwsImages
-from leeway.aws.instance_profiles import IamInstanceProfiles
-from leeway.aws.launch_templates import Ec2LaunchTemplates
-from leeway.aws.networks import Ec2Networks
-from leeway.aws.node_clusters import EksNodeClusters
+from leeway.aws.fleets import Ec2Fleets, Ec2LaunchTemplates
+from leeway.aws.node_sources import AwsImages, Ec2Networks, EksNodeClusters, IamInstanceProfiles
 from leeway.aws.table import DynamoTable
 from leeway.bootstrap.node import ClusterDetails
 from leeway.clock import SystemClock

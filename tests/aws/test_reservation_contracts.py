@@ -6,10 +6,9 @@ from functools import partial
 from typing import Any
 
 import pytest
-from leeway.aws.capacity_reservations import Ec2CapacityReservations
 from leeway.aws.ec2 import Ec2Instances, Ec2Sweep
-from leeway.aws.fleets import Ec2Fleets
-from leeway.aws.launch_templates import Ec2LaunchTemplates
+from leeway.aws.fleets import Ec2Fleets, Ec2LaunchTemplates
+from leeway.aws.node_sources import Ec2CapacityReservations
 from leeway.instances.owners import INTENT_TAG
 from leeway.launch.fleets import FleetAnswer, FleetRequest, Override, TemplateOverrides
 from leeway.launch.node_settings import cluster_tags

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leeway.costs import COST, CostHour, NodeCount, OwnerCost
 from leeway.launch.prices import SpendingLimit
-from leeway.provisioning.pod_waits import BUCKETS, POD_WAITS, PodWaits
 from leeway.provisioning.report import STATUS, PodsWithoutNode, ProvisioningStatus
+from leeway.provisioning.tell import BUCKETS, POD_WAITS, PodWaits
 from leeway.reasons import Reason
 from leeway_cli import main
 from leeway_cli.errors import CannotBeDoneError

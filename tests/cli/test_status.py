@@ -10,9 +10,9 @@ from leeway.aws.table import DynamoTable
 from leeway.capacity_requests import CAPACITY_REQUEST, CapacityAnswer
 from leeway.execution.attempt import Phase
 from leeway.headroom.reasons import FIXED_SIZE, WINDOW_OPEN
-from leeway.headroom.status import STATUS, HeadroomStatus
+from leeway.headroom.reconciler import STATUS, HeadroomStatus
 from leeway.hibernation import SLEEPING, SleepingPool, SleepingPools
-from leeway.launch.late_nodes import LatePool
+from leeway.launch.intent import LatePool
 from leeway.launch.prices import SpendingLimit
 from leeway.manifests.configuration import POOL as POOLS
 from leeway.manifests.configuration import StoredManifests
@@ -26,6 +26,7 @@ from leeway.provisioning.report import (
     StaticPoolStatus,
 )
 from leeway.reasons import Reason
+from leeway.retirement.context import DRAIN_STATE, DrainState, PodState
 from leeway.retirement.progress import RemovalMethod, Stage
 from leeway.retirement.reasons import (
     BUDGET_BLOCKS,
@@ -43,7 +44,6 @@ from leeway.retirement.record import (
     ReturnTerms,
     Successor,
 )
-from leeway.retirement.status import DRAIN_STATE, DrainState, PodState
 from leeway_cli import main
 from leeway_cli.stack import Stack
 from leeway_cli.status.command import RecentRetirements

@@ -17,7 +17,7 @@ import httpx2
 import pytest
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.custom_resources import HttpClusterApi
-from leeway.kubernetes.manifest_watches import HttpManifestWatches
+from leeway.kubernetes.watches import HttpManifestWatches
 from leeway.manifests.reading import KINDS
 from leeway.manifests.status import NODE_CLASS, ManifestEvent, ReadObject, plan_statuses
 from leeway.manifests.status import POOL as POOL_KIND

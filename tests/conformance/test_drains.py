@@ -20,11 +20,10 @@ from leeway.kubernetes.pod_events import HttpPodEvents
 from leeway.kubernetes.translate import to_pod
 from leeway.ports.kubernetes_objects import Pod
 from leeway.provisioning.tell import PodEvent
-from leeway.retirement.executor import evict
+from leeway.retirement.executor import Requests, evict
 from leeway.retirement.pods import Meaning, read_answer
 from leeway.retirement.progress import PodRequest, RemovalMethod
 from leeway.retirement.reasons import POD_EVICTED
-from leeway.retirement.requests import Requests
 from leeway_cli.kubeconfig import KubeconfigConnection
 from lightkube import ApiError
 from lightkube.codecs import from_dict

@@ -20,7 +20,7 @@ from leeway.kubernetes.cluster_states import KubernetesClusterStates
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.http_cluster import HttpCluster
 from leeway.kubernetes.list_watch import WatchRequest, events_in
-from leeway.kubernetes.unscheduled_pods import PODS, SELECTION, HttpPodWatches
+from leeway.kubernetes.watches import PODS, SELECTION, HttpPodWatches
 from leeway.pod_watch.burst import needs_new_node
 from leeway.pod_watch.follower import PodChange
 from leeway.policy.repair import why_unhealthy

@@ -11,7 +11,7 @@ from leeway.disruption.rules import Budget, Cause, ReturnRules
 from leeway.disruption.snapshot import OwnNode
 from leeway.headroom.windows import parse_cron
 from leeway.policy.repair import Unhealthy
-from leeway.policy.worth import Worth
+from leeway.policy.rules import Worth
 from leeway.reasons import Reason
 from leeway.selection.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE
 from leeway.selection.pods import NodePool, Pod, PodSpec, Spread, Weighted

@@ -11,7 +11,7 @@ from leeway.disruption.rules import Budget, Cause, ReturnRules
 from leeway.disruption.snapshot import Snapshot
 from leeway.headroom.windows import parse_cron
 from leeway.instances.owners import Owner, OwnerKind
-from leeway.policy.worth import Worth
+from leeway.policy.rules import Worth
 from leeway.ports.kubernetes_objects import FOREVER
 from leeway.selection.labels import HOSTNAME
 from leeway.selection.pods import NodePool

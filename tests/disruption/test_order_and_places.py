@@ -11,7 +11,7 @@ from leeway.disruption.consolidation import prospect
 from leeway.disruption.decide import decide_returns
 from leeway.disruption.rules import Budget, Cause, ReturnRules
 from leeway.disruption.snapshot import MovablePod, OwnNode
-from leeway.policy.worth import Worth
+from leeway.policy.rules import Worth
 from leeway.selection.labels import CAPACITY_TYPE
 from leeway.selection.pods import NodePool, Pod
 from leeway.selection.requirements import Requirement, Requirements

@@ -11,7 +11,7 @@ from leeway.disruption.decide import decide_returns
 from leeway.disruption.moves import Moving
 from leeway.disruption.rules import Budget, ReturnRules
 from leeway.disruption.snapshot import OwnNode
-from leeway.policy.worth import Worth
+from leeway.policy.rules import Worth
 
 from tests.disruption.snapshots import NOW, own_node, snapshot, with_pods
 from tests.selection.workloads import ZONES, spec

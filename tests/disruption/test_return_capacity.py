@@ -13,8 +13,7 @@ from leeway.launch.fleets import Offers
 from leeway.manifests.node_pool import EXPIRATION
 from leeway.notices import NoticeKind
 from leeway.policy.repair import Unhealthy
-from leeway.policy.rules import Action, ChurnCap, ClusterPolicy, OnBlocked, Replacement
-from leeway.policy.worth import Worth
+from leeway.policy.rules import Action, ChurnCap, ClusterPolicy, OnBlocked, Replacement, Worth
 from leeway.ports.kubernetes_objects import RETIRING
 from leeway.provisioning.report import CapacityReturned
 from leeway.retirement.disruption_budget import LEDGER, read_ledger

@@ -7,8 +7,7 @@ from functools import cache
 
 import pytest
 from leeway.disruption.rules import Budget, Cause
-from leeway.policy.rules import ChurnCap
-from leeway.policy.worth import USUAL, Worth
+from leeway.policy.rules import USUAL, ChurnCap, Worth
 from leeway_cli.simulated_day.cluster import Machine, Options, SimulatedPod
 from leeway_cli.simulated_day.day import minutes, simulate
 from leeway_cli.simulated_day.record import (

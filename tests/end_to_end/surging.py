@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from leeway.aws.table import DynamoTable
-from leeway.retirement.status import DRAIN_STATE
+from leeway.retirement.context import DRAIN_STATE
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
 from lightkube import ApiError, Client

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from leeway.aws.table import DynamoTable
 from leeway.manifests.node_pool import ON_DEMAND_PERCENTAGE
-from leeway.provisioning.pod_waits import POD_WAITS
+from leeway.provisioning.tell import POD_WAITS
 from leeway.selection.labels import INITIALIZED, INSTANCE_TYPE, REGISTERED
 from leeway_sandbox.provisioning import client, create_workloads
 from leeway_sandbox.sandbox import Sandbox

@@ -4,8 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from leeway.headroom.plan import ScaleTarget
-from leeway.headroom.ports import PodTemplate
+from leeway.headroom.plan import PodTemplate, ScaleTarget
 from leeway.instances.facts import InstanceFacts
 from leeway.manifests.configuration import Configuration
 from leeway.manifests.reading import Written

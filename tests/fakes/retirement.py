@@ -12,11 +12,10 @@ from leeway.ports.aws import CloudUnavailable
 from leeway.ports.kubernetes_objects import Pod
 from leeway.ports.workloads import Workloads
 from leeway.retirement.attempts import undo
-from leeway.retirement.context import Attempt, Ports
+from leeway.retirement.context import DRAIN_STATE, Attempt, DrainState, Ports
 from leeway.retirement.outcome import Outcome
 from leeway.retirement.record import RETIREMENT, Retirement
 from leeway.retirement.retire_node import retire_node
-from leeway.retirement.status import DRAIN_STATE, DrainState
 from leeway.table import Item, Key
 
 from tests.fakes.actions import ActionLog

@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 from leeway.headroom.keep_headroom import HeadroomReport, KeepHeadroom
-from leeway.headroom.status import STATUS, HeadroomStatus
+from leeway.headroom.reconciler import STATUS, HeadroomStatus
 from leeway.kubernetes.workloads import HttpWorkloads
 from leeway.manifests.configuration import Configuration
 from leeway.manifests.headroom import desired_headroom

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from leeway.headroom.reasons import DEPLOYMENT_NOT_OWNED, SCALE_CONFLICT, TARGET_NOT_FOUND
-from leeway.headroom.status import ORIGINAL
+from leeway.headroom.reconciler import ORIGINAL
 from leeway.policy.rules import ClusterPolicy
 
 from tests.headroom.headroom_run import MINUTE, NINE, WINDOW, HeadroomRun, capacity_buffer

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 from leeway.launch.intent import INTENT, INTENT_BY_HAND
 from leeway.manifests.configuration import Configuration, StoredManifests
-from leeway.notices.synthetic import EventOrigin
+from leeway.notices.parse import EventOrigin
 from leeway.policy.rules import ClusterPolicy
 from leeway.reconciliation.find_lost_events import LostEventSearch, ObservedRegion
 from leeway.reconciliation.left_launches import LeftLaunches

@@ -6,8 +6,15 @@ from typing import Any
 
 import pytest
 from leeway.instances.observed import CurrentInstance, ObservedChange
-from leeway.interruption.late import LATE_AFTER, REBALANCE_VALID_FOR, is_late, why_outdated
-from leeway.interruption.receive_notice import NOTICE_IGNORED, NotAllInstancesReceived, NoticeResult
+from leeway.interruption.receive_notice import (
+    LATE_AFTER,
+    NOTICE_IGNORED,
+    REBALANCE_VALID_FOR,
+    NotAllInstancesReceived,
+    NoticeResult,
+    is_late,
+    why_outdated,
+)
 from leeway.notices.parse import parse_notice
 
 from tests.interruption.receiving import CHANGE_AT, FIRST, RUNS, Receiver, state, warning

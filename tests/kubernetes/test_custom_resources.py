@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from leeway.kubernetes.custom_resources import LEASE, HttpClusterApi
-from leeway.kubernetes.manifest_watches import HttpManifestWatches
+from leeway.kubernetes.watches import HttpManifestWatches
 from leeway.manifests.in_cluster import TAKE, running_karpenter
 from leeway.manifests.reading import find_kind
 from leeway.manifests.status import StatusPatch

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from leeway.headroom.pause_pods import PausePods, deployment_object, priority_class_object
-from leeway.headroom.plan import ScaleTarget
-from leeway.headroom.ports import FoundDeployment, TargetScale
+from leeway.headroom.plan import FoundDeployment, ScaleTarget, TargetScale
 from leeway.kubernetes.workloads import HttpWorkloads
 from leeway.ports.kubernetes import ClusterRefused
 from leeway_cli.kubeconfig import kubeconfig_connection

@@ -90,7 +90,7 @@ def test_an_interrupted_clean_up_goes_on(
     karpenters: Live, cluster: HttpCluster, done: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the requests after the deletion of the Node only some are made, then the function dies."""
-    import leeway.kubernetes.node_claims as tested
+    import leeway.kubernetes.http_cluster as tested
 
     node, claim = node_of_karpenter(karpenters)
     left, request = [done], tested._request

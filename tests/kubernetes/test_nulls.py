@@ -21,7 +21,7 @@ from leeway.kubernetes.cluster_states import PATHS, KeptKind
 from leeway.kubernetes.list_watch import ObjectList, WatchEvent, read_json
 from leeway.kubernetes.objects import NODES, Budget, Node, Pod
 from leeway.kubernetes.translate import cordoned, released, to_node, to_pod
-from leeway.kubernetes.unscheduled_pods import change_of
+from leeway.kubernetes.watches import change_of
 from leeway.provisioning.kept_objects import KeptObjects
 from leeway.selection.reading.schemas import SCHEMAS
 from leeway_cli.rehearse.cluster import Pace

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from leeway.kubernetes.connection import Connection
-from leeway.kubernetes.unscheduled_pods import HttpPodWatches
+from leeway.kubernetes.watches import HttpPodWatches
 from leeway.pod_watch.burst import SILENCE, UNSCHEDULABLE, UnscheduledPod, needs_new_node
 from leeway.pod_watch.follower import PodChange, PodWatch, PodWatches
 from leeway.ports.kubernetes import (

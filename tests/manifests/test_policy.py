@@ -12,8 +12,15 @@ from leeway.durations import parse_duration
 from leeway.manifests.cluster import Cluster, cluster_policy
 from leeway.manifests.reading import read_manifests
 from leeway.notices import NoticeKind
-from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy, OnBlocked, Policy, Replacement
-from leeway.policy.worth import Worth
+from leeway.policy.rules import (
+    DEFAULTS,
+    Action,
+    ClusterPolicy,
+    OnBlocked,
+    Policy,
+    Replacement,
+    Worth,
+)
 
 
 def policy_of(spec: dict[str, Any]) -> ClusterPolicy:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from leeway.notices.synthetic import EventOrigin
+from leeway.notices.parse import EventOrigin
 
 EVENTS = Path(__file__).parents[2] / "events"
 

@@ -5,8 +5,7 @@ import time
 
 import pytest
 from leeway.pod_watch.follower import pause_after
-from leeway.pod_watch.holding import WatchMode
-from leeway.pod_watch.lease import HANDOVER, Lease
+from leeway.pod_watch.holding import HANDOVER, Lease, WatchMode
 from leeway.ports.aws import CloudUnavailable
 from leeway.ports.kubernetes import ClusterForbidden, ClusterUnavailable
 

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from leeway.launch.late_nodes import (
+from leeway.launch.intent import (
     DOUBTED_FOR,
     LATE_AFTER,
     doubted_pools,

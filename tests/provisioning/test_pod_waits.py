@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leeway.ports.aws import CloudUnavailable
 from leeway.provisioning.cluster_state import BoundPod, ObservedPod
-from leeway.provisioning.pod_waits import BUCKETS, MOST_WATCHED, POD_WAITS, PodWaits, settle
 from leeway.provisioning.report import POD_BOUND
+from leeway.provisioning.tell import BUCKETS, MOST_WATCHED, POD_WAITS, PodWaits, settle
 from leeway.selection.offers.catalog import Catalog
 from leeway.table import Item
 

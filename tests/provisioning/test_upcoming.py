@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leeway.headroom.ports import PodTemplate
+from leeway.headroom.plan import PodTemplate
 from leeway.launch.hibernating import LONGEST_LEAD, Lead, lead_of
 from leeway.pool_pauses import JOIN_TIME, KEPT, JoinTime
 from leeway.provisioning.upcoming import UPCOMING_PODS_NOT_READ

@@ -19,8 +19,7 @@ from leeway.instances.observed import (
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.interruption.receive_notice import InstanceOutcome, NoticeOutcome, NoticeResult
 from leeway.notices import LifecycleHook
-from leeway.notices.parse import parse_notice
-from leeway.notices.synthetic import EventOrigin
+from leeway.notices.parse import EventOrigin, parse_notice
 from leeway.policy.rules import Action, ClusterPolicy
 from leeway.ports.aws import (
     CloudRefused,

@@ -6,8 +6,7 @@ from typing import Any
 from leeway.admission.record import Admission
 from leeway.execution.attempt import Phase
 from leeway.notices import LifecycleHook, Notice, NoticeKind
-from leeway.notices.parse import parse_notice
-from leeway.notices.synthetic import EventOrigin
+from leeway.notices.parse import EventOrigin, parse_notice
 from leeway.ports.aws import HookResult
 from leeway.reconciliation.lost_events import CheckContext, LostEvent
 from leeway.retirement.reasons import SUCCESSOR_FOUND

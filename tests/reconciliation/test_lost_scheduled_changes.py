@@ -12,7 +12,7 @@ from leeway.instances.observed import (
 )
 from leeway.notices import NoticeKind
 from leeway.policy.rules import DEFAULTS, Policy
-from leeway.reconciliation.lost_scheduled_changes import (
+from leeway.reconciliation.lost_events import (
     check_cancelled_change,
     check_completed_change,
     check_scheduled_change,

@@ -8,8 +8,10 @@ from leeway.execution.attempt import OVERDUE, Phase
 from leeway.notices import InterruptionAction, NoticeKind
 from leeway.notices.parse import parse_notice
 from leeway.policy.rules import DEFAULTS, Action, OnBlocked, Replacement, Ruling, rule
-from leeway.reconciliation.lost_events import LostEvent, LostReturn, LostStart
-from leeway.reconciliation.lost_starts import (
+from leeway.reconciliation.lost_events import (
+    LostEvent,
+    LostReturn,
+    LostStart,
     check_detached_instance,
     check_overdue_admission,
     check_overdue_retirement,

@@ -14,7 +14,12 @@ from leeway.ports.kubernetes import (
     ClusterUnavailable,
 )
 from leeway.ports.kubernetes_objects import Controller, Pod, Response
-from leeway.retirement.executor import DrainExecutor, NodeIdentity
+from leeway.retirement.executor import (
+    MOST_CONCURRENT,
+    MOST_CONCURRENT_OF_WORKLOAD,
+    DrainExecutor,
+    NodeIdentity,
+)
 from leeway.retirement.pods import Terms
 from leeway.retirement.progress import Drain, Stage
 from leeway.retirement.reasons import (
@@ -24,7 +29,6 @@ from leeway.retirement.reasons import (
     PODS_LISTED_LATE,
     PODS_NOT_LISTED,
 )
-from leeway.retirement.requests import MOST_CONCURRENT, MOST_CONCURRENT_OF_WORKLOAD
 
 from tests.retirement.fake_node import GRANTED, drain, node_with, pod
 

@@ -5,12 +5,10 @@ from datetime import timedelta
 import pytest
 from leeway.execution.attempt import OVERDUE
 from leeway.notices import NoticeKind
-from leeway.notices.parse import parse_notice
-from leeway.notices.synthetic import EventOrigin
+from leeway.notices.parse import EventOrigin, parse_notice
 from leeway.policy.rules import DEFAULTS, ClusterPolicy, OnBlocked, rule
 from leeway.ports.aws import CloudRefused
-from leeway.reconciliation.lost_events import CheckContext, LostEvent
-from leeway.reconciliation.lost_starts import check_overdue_retirement
+from leeway.reconciliation.lost_events import CheckContext, LostEvent, check_overdue_retirement
 from leeway.retirement.attempts import apply_notice, undo
 from leeway.retirement.outcome import RetirementResult
 from leeway.retirement.record import latest_end

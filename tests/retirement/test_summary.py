@@ -3,9 +3,9 @@
 from datetime import UTC, datetime
 
 from leeway.execution.attempt import AttemptId
+from leeway.retirement.context import PodState, summarise
 from leeway.retirement.progress import Drain, PodProgress, RemovalMethod, Stage
 from leeway.retirement.reasons import BUDGET_BLOCKS, POD_EVICTED, POD_STAYS
-from leeway.retirement.status import PodState, summarise
 
 BLOCKED = BUDGET_BLOCKS(answer="budget web")
 AT = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)

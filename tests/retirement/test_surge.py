@@ -12,7 +12,7 @@ from leeway.notices import NoticeKind
 from leeway.policy.rules import ClusterPolicy, Replacement
 from leeway.ports.kubernetes_objects import Controller
 from leeway.ports.workloads import BudgetHealth, Replica, Replicas, Workload
-from leeway.reconciliation.left_surges import ABANDONED_AFTER, left_surges
+from leeway.reconciliation.reconcile import ABANDONED_AFTER, left_surges
 from leeway.retirement.decide_surge import (
     SURGE,
     Surge,

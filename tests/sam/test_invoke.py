@@ -16,7 +16,7 @@ from leeway.clock import SystemClock
 from leeway.interruption.receive_notice import ReceiveNotice
 from leeway.manifests.configuration import StoredManifest, StoredManifests
 from leeway.manifests.reading import read_manifests
-from leeway.notices.synthetic import EventOrigin
+from leeway.notices.parse import EventOrigin
 from leeway_sandbox.aws.cloud import ACCOUNT
 from leeway_sandbox.sandbox import Sandbox
 

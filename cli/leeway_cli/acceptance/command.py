@@ -210,7 +210,7 @@ def _ask(cluster: str, subjects: list[str], skips: dict[str, str], *, yes: bool)
 def _check_server(cluster: str, server: str) -> str:
     """Refuse a kubeconfig of another cluster, whose pods would wait for nodes that never join.
     Return the version of the cluster, such as 1.34."""
-    from leeway.aws.node_clusters import EksNodeClusters
+    from leeway.aws.node_sources import EksNodeClusters
     from leeway.wiring.clients import client, clock
 
     with aws_errors(f"cluster {cluster}"):

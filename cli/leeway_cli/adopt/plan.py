@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import yaml
-from leeway.aws.node_clusters import EksNodeClusters
+from leeway.aws.node_sources import EksNodeClusters
 from leeway.launch.belonging import OWN_PREFIX
 from leeway.manifests.configuration import StoredManifest
 from leeway.manifests.in_cluster import Home

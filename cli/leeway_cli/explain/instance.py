@@ -130,7 +130,7 @@ def _as_data(
 def _lines(
     observed: "ObservedInstance", admission: "Admission | None", now: datetime
 ) -> Iterator[str]:
-    from leeway.launch.late_nodes import LATE_AFTER
+    from leeway.launch.intent import LATE_AFTER
 
     from leeway_cli.manifests.changes import age
 

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from leeway.disruption.rules import Budget, Cause, ReturnRules
-from leeway.policy.rules import ChurnCap
-from leeway.policy.worth import USUAL, Worth
+from leeway.policy.rules import USUAL, ChurnCap, Worth
 from leeway.reasons import Reason
 from leeway.selection.labels import HOSTNAME
 from leeway.selection.offers.catalog import Unavailable

@@ -8,7 +8,7 @@ from datetime import timedelta
 from functools import cached_property
 
 from leeway.disruption.rules import Cause
-from leeway.policy.worth import Worth
+from leeway.policy.rules import Worth
 
 _MINUTE = timedelta(minutes=1)
 

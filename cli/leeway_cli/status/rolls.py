@@ -9,9 +9,9 @@ from leeway.durations import render_duration
 from leeway.printable import printable
 from leeway.reasons import counted
 from leeway.reconciliation.decide_roll import GROUP_ROLL, GroupRoll
+from leeway.retirement.context import DRAIN_STATE, DrainState
 from leeway.retirement.progress import Stage
 from leeway.retirement.record import RETIREMENT, Retirement
-from leeway.retirement.status import DRAIN_STATE, DrainState
 from leeway.table import Table
 
 from leeway_cli.output import as_json, picked

@@ -9,8 +9,8 @@ from typing import Any
 from leeway.admission.record import ADMISSION, Admission
 from leeway.capacity_requests import CAPACITY_REQUEST, CapacityRequest
 from leeway.clock import SystemClock
-from leeway.headroom.status import STATUS as HEADROOM_STATUS
-from leeway.headroom.status import HeadroomStatus
+from leeway.headroom.reconciler import STATUS as HEADROOM_STATUS
+from leeway.headroom.reconciler import HeadroomStatus
 from leeway.hibernation import SLEEPING, SleepingPool
 from leeway.manifests.cluster import Cluster
 from leeway.manifests.configuration import MANIFEST_INVALID
@@ -18,6 +18,7 @@ from leeway.pool_pauses import MOST_FAILURES, POOL, PoolRecord
 from leeway.printable import printable
 from leeway.provisioning.report import STATUS, ProvisioningStatus
 from leeway.reasons import Reason, counted
+from leeway.retirement.context import DRAIN_STATE, DrainState
 from leeway.retirement.progress import Stage
 from leeway.retirement.reasons import (
     BUDGET_EXHAUSTED,
@@ -28,7 +29,6 @@ from leeway.retirement.reasons import (
     TARGETS_DRAIN,
 )
 from leeway.retirement.record import OVER, RETIREMENT, ReplacementIntent, Retirement
-from leeway.retirement.status import DRAIN_STATE, DrainState
 from leeway.table import OPEN
 from leeway.wiring.clients import table
 from rich.console import Group, RenderableType

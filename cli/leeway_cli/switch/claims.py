@@ -15,7 +15,7 @@ from typing import Any
 
 from leeway.disruption.drift import drift_of
 from leeway.instances.facts import InstanceFacts
-from leeway.kubernetes.node_claims import TERMINATION
+from leeway.kubernetes.http_cluster import TERMINATION
 from leeway.manifests.node_pool import pools_of
 from leeway.manifests.reading import interpret
 from leeway.ports.kubernetes import ClusterRefused

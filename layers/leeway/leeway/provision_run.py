@@ -25,12 +25,13 @@ from leeway.instances.facts import InstanceFacts
 from leeway.launch.hibernating import end_wakes_of_deleted, read_sleeping
 from leeway.launch.intent import (
     JOIN_WITHIN,
+    LatePool,
     LaunchOutcome,
     all_intents,
     nodes_on_the_way,
+    pods_of_late_nodes,
     promised_nodes,
 )
-from leeway.launch.late_nodes import LatePool, pods_of_late_nodes
 from leeway.launch.launch_nodes import LaunchNodes
 from leeway.launch.launch_run import LAUNCHES_CAPPED, LaunchOrder
 from leeway.launch.node_settings import settings_of
@@ -61,7 +62,6 @@ from leeway.provisioning.demand import (
     starting_nodes,
     starting_of_karpenter,
 )
-from leeway.provisioning.pod_waits import count_waits, read_waits
 from leeway.provisioning.receive_messages import FOR_THE_END
 from leeway.provisioning.report import (
     STATUS,
@@ -76,6 +76,8 @@ from leeway.provisioning.tell import (
     PodEvents,
     answer_of,
     answer_requests,
+    count_waits,
+    read_waits,
     write_events,
 )
 from leeway.provisioning.upcoming import Upcoming, UpcomingPods

@@ -12,6 +12,7 @@ from leeway.disruption.drift import DRIFTS_AFTER
 from leeway.disruption.moves import Moving
 from leeway.disruption.protection import (
     Allowances,
+    StaticPools,
     against_consolidation,
     bare_pods,
     may_be_forced,
@@ -22,7 +23,6 @@ from leeway.disruption.protection import (
 )
 from leeway.disruption.rules import Cause
 from leeway.disruption.snapshot import NodeReturn, OwnNode, ReturnDecision, Snapshot
-from leeway.disruption.static_pools import StaticPools
 from leeway.reasons import Reason
 from leeway.retirement.record import Retirement
 from leeway.selection.labels import SPOT

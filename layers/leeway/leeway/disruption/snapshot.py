@@ -15,13 +15,12 @@ from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import OwnerKind
 from leeway.launch.fleets import Offers
 from leeway.launch.images import variant_of
-from leeway.launch.intent import LaunchIntent, nodes_on_the_way
-from leeway.launch.late_nodes import doubted_pools
+from leeway.launch.intent import LaunchIntent, doubted_pools, nodes_on_the_way
 from leeway.launch.prices import PriceCeiling, Prices, SpendingLimit
 from leeway.manifests.node_pool import NodePool as PoolManifest
 from leeway.manifests.node_pool import pools_of
 from leeway.policy.repair import Unhealthy
-from leeway.policy.worth import USUAL, Worth
+from leeway.policy.rules import USUAL, Worth
 from leeway.pool_pauses import PoolRecord
 from leeway.ports.kubernetes_objects import RETIRING
 from leeway.provisioning.brakes import workload_of

@@ -11,16 +11,25 @@ from functools import partial
 from typing import Any
 
 from leeway.clock import Clock
-from leeway.failures import describe_error
-from leeway.headroom.plan import DEFAULT_JOIN_TIME, DesiredHeadroom, UpcomingNeed, upcoming_needs
-from leeway.headroom.ports import Workloads
+from leeway.headroom.plan import (
+    DEFAULT_JOIN_TIME,
+    DesiredHeadroom,
+    UpcomingNeed,
+    Workloads,
+    upcoming_needs,
+)
 from leeway.headroom.reasons import HEADROOM_NOT_RECONCILED
-from leeway.headroom.reconciler import HeadroomReconciler
-from leeway.headroom.status import ORIGINAL, STATUS, HeadroomStatus, OriginalScale
+from leeway.headroom.reconciler import (
+    ORIGINAL,
+    STATUS,
+    HeadroomReconciler,
+    HeadroomStatus,
+    OriginalScale,
+)
 from leeway.parallel import in_parallel
 from leeway.reasons import Reason
 from leeway.table import RecordChanged, Table
-from leeway.telemetry import Telemetry
+from leeway.telemetry import Telemetry, describe_error
 
 CLUSTER_CONCURRENCY = 32
 """Clusters that are reconciled at the same time."""

@@ -3,7 +3,7 @@ record of the instance, and starts the function that acts."""
 
 import hashlib
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
@@ -17,15 +17,20 @@ from leeway.clock import Clock
 from leeway.execution.attempt import RecordChange
 from leeway.execution.retrying import Conflicts
 from leeway.instances.facts import InstanceFacts
-from leeway.instances.observed import CHANGE_PREFIX, is_over
+from leeway.instances.observed import (
+    CHANGE_PREFIX,
+    CurrentInstance,
+    ObservedChange,
+    is_over,
+    is_scheduled,
+)
 from leeway.interruption.instance_state import read_instance
-from leeway.interruption.late import is_late, why_outdated
 from leeway.notices import InstanceId, Notice, NoticeKind
-from leeway.notices.parse import narrow_event, parse_notice
-from leeway.notices.synthetic import EventOrigin
+from leeway.notices.parse import EventOrigin, narrow_event, parse_notice
 from leeway.parallel import in_parallel
 from leeway.policy.rules import (
     DEFAULTS,
+    ENDING_STATES,
     UNAVAILABLE_FOR,
     Action,
     ClusterPolicies,
@@ -473,3 +478,82 @@ class NoticeTelemetry(Telemetry):
                 "detail_type": str(fields.get("detail-type", ""))[:128],
             },
         )
+
+
+LATE_AFTER = timedelta(minutes=10)
+"""How old a notice is before Leeway asks EC2 whether it still applies."""
+
+REBALANCE_VALID_FOR = timedelta(hours=2)
+"""How long a rebalance recommendation applies. EC2 does not store it; EventBridge and Lambda each
+retry its delivery for an hour."""
+
+_HOOKS = frozenset({NoticeKind.TERMINATE_HOOK, NoticeKind.LAUNCH_HOOK})
+
+
+def is_late(notice: Notice, now: datetime) -> bool:
+    """Return whether the notice is late: its announced end is more than LATE_AFTER ago, or, if it
+    announces none or cancels one, its own time is.
+
+    EventBridge delivers an event within seconds, and stops after the hour of the rules' retry
+    policy. An older event was sent again: from an archive, a dead-letter queue, or by hand.
+    """
+    happens = notice.effective_at or notice.time
+    if notice.over:
+        happens = notice.time
+    return now - happens > LATE_AFTER
+
+
+def why_outdated(
+    notice: Notice,
+    instance: str,
+    current: CurrentInstance | None,
+    changes: Collection[ObservedChange],
+    now: datetime,
+) -> str:
+    """Return why a late notice does not apply to an instance any more; empty if EC2 confirms it.
+
+    `current` is the instance as EC2 describes it now, None if EC2 has no such instance. `changes`
+    are the changes that EC2 has scheduled for it.
+    """
+    if notice.kind in _HOOKS:
+        return "reconcile sends a new notice for a lifecycle action that still waits"
+    if current is None:
+        return "EC2 has no such instance"
+    cancelled_at = notice.effective_at if instance in notice.over else None
+    if cancelled_at is not None and is_scheduled(changes, instance, cancelled_at):
+        return "EC2 still has the change scheduled"
+    if notice.over or notice.state == "running":
+        runs = current.state == "running"
+        return "" if runs else f"the instance is {current.state}"
+    if current.launched_at > notice.time:
+        return f"the instance was started again at {current.launched_at:%Y-%m-%d %H:%M:%S} UTC"
+    if current.state in ENDING_STATES:
+        return ""
+    return _why_instance_stays(notice, instance, current, changes, now)
+
+
+def _why_instance_stays(
+    notice: Notice,
+    instance: str,
+    current: CurrentInstance,
+    changes: Collection[ObservedChange],
+    now: datetime,
+) -> str:
+    """Return why the notice does not end a running instance; empty if EC2 confirms that it does."""
+    match notice.kind:
+        case NoticeKind.SPOT_INTERRUPTION if current.interrupted:
+            return ""
+        case NoticeKind.IMPAIRED_STATUS:
+            return "reconcile sends a new notice while the status checks fail"
+        case NoticeKind.UNHEALTHY_NODE:
+            return "reconcile sends a new notice while the node is unhealthy"
+        case NoticeKind.REBALANCE if now - notice.time <= REBALANCE_VALID_FOR:
+            return ""
+        case NoticeKind.REBALANCE:
+            return "a rebalance recommendation applies for two hours"
+        case NoticeKind.SCHEDULED_CHANGE if notice.effective_at is not None:
+            if is_scheduled(changes, instance, notice.effective_at):
+                return ""
+            return "EC2 has no change scheduled for the instance at that time"
+        case _:
+            return f"the instance is {current.state}, and EC2 does not interrupt it"

@@ -5,8 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from leeway.headroom.pause_pods import BUFFER_LABEL, MANAGED_BY, OWNER_LABELS
-from leeway.headroom.plan import ClusterSize, ScaleTarget
-from leeway.headroom.ports import FoundDeployment, PodTemplate, TargetScale
+from leeway.headroom.plan import ClusterSize, FoundDeployment, PodTemplate, ScaleTarget, TargetScale
 from leeway.kubernetes.connection import (
     FIELD_MANAGER,
     ApiError,

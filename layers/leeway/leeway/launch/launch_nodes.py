@@ -10,8 +10,14 @@ from leeway.instances.facts import InstanceFacts
 from leeway.launch.carry_out import IntentExecutor
 from leeway.launch.fleet_errors import launch_refused
 from leeway.launch.fleets import groups_of
-from leeway.launch.intent import LaunchedNode, LaunchIntent, LaunchOutcome, all_intents
-from leeway.launch.late_nodes import LatePool, late_pools
+from leeway.launch.intent import (
+    LatePool,
+    LaunchedNode,
+    LaunchIntent,
+    LaunchOutcome,
+    all_intents,
+    late_pools,
+)
 from leeway.launch.launch_run import (
     AT_ONCE,
     NODE_NOT_LAUNCHED,

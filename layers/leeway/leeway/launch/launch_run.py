@@ -24,11 +24,11 @@ from leeway.launch.intent import (
     LaunchIntent,
     LaunchOutcome,
     PodWithoutNode,
+    doubted_pools,
     labels_for_admission,
     nodes_on_the_way,
     overdue_nodes,
 )
-from leeway.launch.late_nodes import doubted_pools
 from leeway.launch.node_settings import NodeSettings, NotLaunchable, settings_of
 from leeway.launch.prepare import PreparedLaunch, machines_of, prepare
 from leeway.launch.prices import (

@@ -39,6 +39,7 @@ from leeway.policy.rules import (
     SAFETY_MARGIN,
     SPOT_WARNING,
     USD_PER_HOUR,
+    USUAL,
     Action,
     ChurnCap,
     ClusterPolicy,
@@ -47,8 +48,8 @@ from leeway.policy.rules import (
     Policy,
     Replacement,
     StatusCheck,
+    Worth,
 )
-from leeway.policy.worth import USUAL, Worth
 
 NAME = r"^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$"
 """The cluster names that EKS accepts."""

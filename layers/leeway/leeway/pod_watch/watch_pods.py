@@ -12,23 +12,25 @@ from functools import partial
 
 from leeway.capacity_requests import ProvisionNodes
 from leeway.clock import Clock
-from leeway.failures import describe_error
 from leeway.manifests.configuration import POOL, Configuration
 from leeway.manifests.in_cluster import Home, home_of
 from leeway.parallel import in_parallel
 from leeway.pod_watch.follower import PodWatches
 from leeway.pod_watch.holding import (
     NO_CLUSTER,
+    PODS_NOT_WATCHED,
     PROVISIONING_NOT_WOKEN,
+    WATCH_LEASE_UNAVAILABLE,
     Holding,
+    LeaseKeeper,
     Periods,
     PodWatchTelemetry,
     WatchMode,
 )
-from leeway.pod_watch.lease import PODS_NOT_WATCHED, WATCH_LEASE_UNAVAILABLE, LeaseKeeper
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.reasons import Reason, ReasonCode
 from leeway.table import Table
+from leeway.telemetry import describe_error
 
 LONGEST_WATCH = 14 * 60.0
 """Seconds that a run watches at most: Lambda ends a function after 15 minutes."""

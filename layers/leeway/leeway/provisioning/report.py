@@ -8,8 +8,7 @@ from typing import Annotated
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from leeway.hibernation import POOL_HIBERNATES, Sleeping
-from leeway.launch.intent import LaunchedNode, PodWithoutNode
-from leeway.launch.late_nodes import LatePool
+from leeway.launch.intent import LatePool, LaunchedNode, PodWithoutNode
 from leeway.launch.prices import SpendingLimit
 from leeway.manifests.status import PoolUsage
 from leeway.provisioning.cluster_state import BoundPod

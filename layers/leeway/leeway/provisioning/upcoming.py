@@ -11,12 +11,12 @@ from typing import Protocol
 
 from leeway.execution.retrying import API_ERRORS
 from leeway.headroom.plan import (
+    PodTemplate,
     ScaleTarget,
     UpcomingNeed,
     conflicting_targets,
     upcoming_needs,
 )
-from leeway.headroom.ports import PodTemplate
 from leeway.launch.hibernating import LONGEST_LEAD, Lead, lead_of, measured
 from leeway.manifests.configuration import Configuration
 from leeway.manifests.scaled_object import ScaledObject

@@ -7,7 +7,6 @@ from functools import partial
 
 from leeway.admission.record import ADMISSION, Admission
 from leeway.clock import Clock
-from leeway.failures import describe_error
 from leeway.instances.observed import (
     ObservedChange,
     ObservedHook,
@@ -17,7 +16,7 @@ from leeway.instances.observed import (
 )
 from leeway.interruption.instance_state import InstanceState, read_instance
 from leeway.notices import NoticeKind
-from leeway.notices.synthetic import EventOrigin
+from leeway.notices.parse import EventOrigin
 from leeway.parallel import in_parallel
 from leeway.policy.repair import Unhealthy
 from leeway.policy.rules import ClusterPolicy
@@ -29,25 +28,21 @@ from leeway.reconciliation.lost_events import (
     Finding,
     LostEvent,
     check_block_end,
+    check_cancelled_change,
+    check_completed_change,
+    check_detached_instance,
     check_eks_hook,
     check_hook,
     check_impairment,
     check_interruption,
-    check_recovery,
-    check_restart,
-    check_state,
-    check_unhealthy_node,
-)
-from leeway.reconciliation.lost_scheduled_changes import (
-    check_cancelled_change,
-    check_completed_change,
-    check_scheduled_change,
-)
-from leeway.reconciliation.lost_starts import (
-    check_detached_instance,
     check_overdue_admission,
     check_overdue_retirement,
+    check_recovery,
+    check_restart,
+    check_scheduled_change,
     check_start,
+    check_state,
+    check_unhealthy_node,
     may_be_left_running,
 )
 from leeway.reconciliation.report import RECONCILE_INCOMPLETE
@@ -55,6 +50,7 @@ from leeway.reconciliation.unhealthy_nodes import DueRepairs
 from leeway.retirement.hooks import EKS_HOOKS
 from leeway.retirement.record import RETIREMENT, Retirement
 from leeway.table import OPEN, Table, UnreadableRecord
+from leeway.telemetry import describe_error
 
 MOST_NAMED = 10
 """Unreadable records that a run names. An index holds every item that has its attribute, and who

@@ -1,4 +1,5 @@
-"""Findings of reconcile: what was lost about interruptions, states, status checks and hooks.
+"""Findings of reconcile: what was lost about interruptions, states, status checks, hooks and EC2's
+scheduled changes, and which executions did not start, died, or left work undone.
 
 A check compares one observed fact with the records of its instance. It returns None if nothing is
 lost, or if it is too early to know: events take some seconds.
@@ -9,21 +10,32 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from leeway.admission.record import Admission
-from leeway.execution.attempt import Phase
+from leeway.execution.attempt import OVERDUE, Phase
 from leeway.instances.observed import (
+    CHANGE_PREFIX,
+    ObservedChange,
     ObservedHook,
     ObservedImpairment,
     ObservedInstance,
     ObservedInterruption,
+    is_over,
 )
-from leeway.notices import LifecycleHook, NoticeKind
-from leeway.notices.synthetic import Event, EventOrigin
+from leeway.notices import InterruptionAction, LifecycleHook, NoticeKind
+from leeway.notices.parse import Event, EventOrigin
 from leeway.policy.repair import Unhealthy
-from leeway.policy.rules import SPOT_WARNING, VOLUNTARY, Action, Policy
+from leeway.policy.rules import SAFETY_MARGIN, SPOT_WARNING, VOLUNTARY, Action, Policy
 from leeway.ports.aws import HookResult
 from leeway.reasons import Reason, ReasonCode
 from leeway.retirement.attempts import CLOCK_TOLERANCE, has_kept_running, is_drained_in_time
-from leeway.retirement.record import INTERRUPTIONS, OVER, Retirement, ReturnTerms
+from leeway.retirement.record import (
+    ENDED_WITHOUT_NODE_AFTER,
+    INTERRUPTIONS,
+    OVER,
+    TERMINATED_WITHIN,
+    Retirement,
+    ReturnTerms,
+    latest_end,
+)
 
 EVENT_LOST = ReasonCode(
     "EventLost",
@@ -424,3 +436,284 @@ def _serves_termination(retirement: Retirement, context: CheckContext) -> bool:
     if not is_effective(retirement, context):
         return False
     return retirement.kind not in VOLUNTARY or retirement.replacement_intent is not None
+
+
+START_LOST = ReasonCode(
+    "StartLost",
+    "Attempt {attempt} of instance {instance} is recorded and has done nothing: its start may be "
+    "lost.",
+    "eventbridge-delivers-no-notices",
+)
+EXECUTION_OVERDUE = ReasonCode(
+    "ExecutionOverdue",
+    "The {work} of instance {instance} should have ended by {time} UTC: its execution has died.",
+    "eventbridge-delivers-no-notices",
+)
+INSTANCE_STILL_RUNS = ReasonCode(
+    "RetiredInstanceRuns",
+    "Leeway has to terminate instance {instance} after its drain, and it still runs.",
+    "eventbridge-delivers-no-notices",
+)
+
+START_DELAY = timedelta(seconds=90)
+URGENT_START_DELAY = timedelta(seconds=30)
+START_REPEATED_FOR = timedelta(minutes=6)
+"""When, after its notice, the start of an execution that has done nothing is repeated. Executions
+that wait for the disruption budget do nothing for long; a repeated start does no harm, since Lambda
+starts an execution name once."""
+
+
+def check_start(record: Retirement | Admission, now: datetime) -> LostStart | None:
+    """Check a record whose execution may never have started."""
+    urgent = isinstance(record, Retirement) and record.kind in CERTAIN_ENDS
+    delay, since = URGENT_START_DELAY if urgent else START_DELAY, record.noticed_at
+    if isinstance(record, Retirement) and record.returns and record.returns.without_node:
+        since += ENDED_WITHOUT_NODE_AFTER  # until then its execution has nothing to do
+    waits = record.phase in {Phase.NOTICED, Phase.UNDOING}
+    if not waits or not delay <= now - since < START_REPEATED_FOR:
+        return None
+    return LostStart(
+        record.instance,
+        record.facts.cluster,
+        record.attempt,
+        isinstance(record, Admission),
+        START_LOST(instance=record.instance, attempt=record.attempt),
+    )
+
+
+def check_overdue_retirement(
+    record: Retirement, state: str | None, context: CheckContext
+) -> LostEvent | LostReturn | None:
+    """Check a retirement that has not ended in time, or that ended and did not restore the capacity
+    of its group. `state` is the state of its instance, None if EC2 does not list it."""
+    if record.phase in OVER and not record.must_restore_capacity:
+        return None
+    end = latest_end(record)
+    if context.now < end + OVERDUE or (context.dry_run and record.phase in OVER):
+        return None
+    reason = (
+        STATE_DIFFERS(
+            what=f"The retirement of instance {record.instance} raised the desired capacity of its "
+            "group and did not lower it again"
+        )
+        if record.phase in OVER
+        else _died("retirement", record.instance, end)
+    )
+    here = state is not None and state not in GONE
+    if (terms := record.returns) and here and not (is_undone(record) or record.hooks):
+        return LostReturn(record, terms, reason)
+    begun = Action.RETIRE if record.must_restore_capacity else record.action
+    return LostEvent(record.instance, _repeated_notice(record, state, context), reason, begun=begun)
+
+
+def _repeated_notice(record: Retirement, state: str | None, context: CheckContext) -> Event:
+    """Return an event of the kind that started the retirement, or of the end of its instance."""
+    origin, now, instance = context.origin, context.now, record.instance
+    about = f"overdue-retirement-{instance}-{record.attempt}"
+    if state is None or state in GONE:
+        return origin.state_change(about, now, instance, state or "terminated")
+    if is_undone(record):
+        return origin.state_change(about, now, instance, "running")
+    if record.hooks:
+        return origin.lifecycle_action(about, now, instance, record.hooks[-1], launching=False)
+    if record.kind in VOLUNTARY:
+        return _repeated_voluntary(record, about, context)
+    if record.kind is NoticeKind.STATE_CHANGE:
+        return origin.state_change(about, now, instance, "stopping")
+    action = InterruptionAction.STOP if record.stops else InterruptionAction.TERMINATE
+    return origin.interruption(about, now, instance, action)
+
+
+def _repeated_voluntary(record: Retirement, about: str, context: CheckContext) -> Event:
+    origin, now, instance = context.origin, context.now, record.instance
+    if record.kind is NoticeKind.IMPAIRED_STATUS:
+        return origin.impaired_status(about, now, instance, ())
+    if record.kind is NoticeKind.UNHEALTHY_NODE:
+        return origin.unhealthy_node(about, now, instance, record.reason.message)
+    return origin.rebalance(about, now, instance)
+
+
+def check_overdue_admission(
+    record: Admission, state: str | None, context: CheckContext
+) -> LostEvent | None:
+    """Check an admission that has not ended in time and that a hook may wait for."""
+    if context.now < record.deadline + OVERDUE or not record.hooks:
+        return None
+    if state is None or state in GONE:
+        return None
+    about = f"overdue-admission-{record.instance}-{record.attempt}"
+    event = context.origin.lifecycle_action(
+        about, context.now, record.instance, record.hooks[-1], launching=True
+    )
+    return LostEvent(record.instance, event, _died("admission", record.instance, record.deadline))
+
+
+def may_be_left_running(record: Retirement, now: datetime) -> bool:
+    """Whether the record says that Leeway has to terminate the instance, and did not in time. The
+    time doubles after each failure."""
+    intent = record.replacement_intent
+    if record.phase not in OVER or not record.needs_termination or intent is None:
+        return False
+    waits = TERMINATED_WITHIN * 2**intent.failures
+    return record.ended_at is None or now >= record.ended_at + waits
+
+
+def check_detached_instance(
+    record: Retirement, state: str | None, context: CheckContext
+) -> LostEvent | None:
+    """Check an instance that Leeway has to terminate and did not; no other component terminates
+    it. `state` is the result of a fresh read, None if EC2 does not know the instance."""
+    if not may_be_left_running(record, context.now):
+        return None
+    instance = record.instance
+    about = f"detached-{instance}-{record.attempt}"
+    if state is None or state in GONE:
+        end = state or "terminated"
+        event = context.origin.state_change(about, context.now, instance, end)
+        reason = STATE_DIFFERS(
+            what=f"Leeway had to terminate instance {instance} after its drain, and it has ended"
+        )
+    elif state == "running":
+        event = _repeated_voluntary(record, about, context)
+        reason = INSTANCE_STILL_RUNS(instance=instance)
+    else:
+        return None
+    return LostEvent(instance, event, reason, begun=Action.RETIRE)
+
+
+def _died(work: str, instance: str, end: datetime) -> Reason:
+    return EXECUTION_OVERDUE(work=work, instance=instance, time=f"{end:%H:%M:%S}")
+
+
+SCHEDULE_DELAY = timedelta(minutes=2)
+"""How long after the lead of a change its one-time schedule may take: EventBridge Scheduler takes
+up to a minute."""
+
+UNCONFIRMED_UNTIL = timedelta(days=1)
+"""How long after its time a change of AWS Health that EC2 does not list counts as pending. Health
+announces more changes than EC2 lists, and its last event may be lost."""
+
+
+def check_scheduled_change(
+    change: ObservedChange, retirement: Retirement | None, policy: Policy, context: CheckContext
+) -> LostEvent | None:
+    """Check an instance that EC2 will reboot, stop or retire, from the lead of the change on."""
+    begins = _begins(change, policy)
+    if begins is not None and context.now < begins + SCHEDULE_DELAY:
+        return None
+    if retirement is not None and _serves_change(retirement, begins, context):
+        return None
+    event = context.origin.scheduled_change(
+        f"change-{change.instance}-{change.event}-{attempt_of(retirement)}",
+        context.now,
+        change.instance,
+        change.event,
+        change.starts_at,
+    )
+    planned = f"EC2 has scheduled {change.code} of instance {change.instance}"
+    reason = EVENT_LOST(what=f"{planned} for {change.starts_at:%Y-%m-%d %H:%M} UTC")
+    return LostEvent(change.instance, event, reason)
+
+
+def _begins(change: ObservedChange, policy: Policy) -> datetime | None:
+    return None if policy.lead is None else change.starts_at - policy.lead
+
+
+def _serves_change(retirement: Retirement, begins: datetime | None, context: CheckContext) -> bool:
+    if is_undone(retirement):
+        return False
+    if retirement.had_no_effect and not context.dry_run:
+        return waits_for_retry(retirement, context.now)
+    if retirement.deadline_from_begin:
+        if retirement.drain_began_at is None:
+            return False  # the disruption budget may never allow it
+        ended_at = retirement.ended_at
+        if ended_at is not None and context.now >= ended_at + TERMINATED_WITHIN:
+            return False  # the instance still runs, perhaps with pods that budgets blocked
+    return begins is None or retirement.noticed_at >= begins
+
+
+def check_cancelled_change(
+    retirement: Retirement,
+    changes: Collection[ObservedChange],
+    policy: Policy,
+    context: CheckContext,
+) -> LostEvent | None:
+    """Check a retirement that waits for the disruption budget because of a scheduled change: EC2
+    may have cancelled or postponed the change. `changes` are all changes that EC2 lists."""
+    waits = retirement.kind is NoticeKind.SCHEDULED_CHANGE and retirement.phase is Phase.NOTICED
+    if not waits or not _is_cancelled(retirement, changes, policy, context.now):
+        return None
+    event = _cancellation("called-off", retirement, context)
+    reason = STATE_DIFFERS(
+        what="EC2 cancelled or postponed the scheduled change that the retirement of instance "
+        f"{retirement.instance} waits for"
+    )
+    return LostEvent(retirement.instance, event, reason)
+
+
+def check_completed_change(
+    instance: ObservedInstance,
+    retirement: Retirement | None,
+    changes: Collection[ObservedChange],
+    policy: Policy,
+    context: CheckContext,
+) -> LostEvent | None:
+    """Check a running instance whose node was drained for a scheduled change and is still marked as
+    retiring. If the change is over and no replacement was requested, the marks are removed. A
+    reboot changes neither the state nor the launch time of the instance. `changes` are all changes
+    that EC2 lists."""
+    if instance.state != "running" or retirement is None:
+        return None
+    if retirement.kind is not NoticeKind.SCHEDULED_CHANGE or not _only_drained(retirement):
+        return None
+    cancelled = _is_cancelled(retirement, changes, policy, context.now)
+    if not cancelled and not _is_long_past(retirement, changes, context.now):
+        return None
+    event = _cancellation("over", retirement, context)
+    reason = STATE_DIFFERS(
+        what=f"Instance {retirement.instance} still runs after the scheduled change that its node "
+        "was drained for"
+    )
+    return LostEvent(retirement.instance, event, reason)
+
+
+def _only_drained(retirement: Retirement) -> bool:
+    drained = retirement.phase is Phase.FINISHED and not retirement.had_no_effect
+    return drained and retirement.replacement_intent is None
+
+
+def _cancellation(about: str, retirement: Retirement, context: CheckContext) -> Event:
+    return context.origin.scheduled_change(
+        f"{about}-{retirement.instance}-{retirement.event}-{retirement.attempt}",
+        context.now,
+        retirement.instance,
+        retirement.event,
+        context.now,
+        called_off=True,
+    )
+
+
+def _is_cancelled(
+    retirement: Retirement, changes: Collection[ObservedChange], policy: Policy, now: datetime
+) -> bool:
+    if not retirement.event.startswith(CHANGE_PREFIX):
+        # An event of AWS Health has another id than the change of EC2, but the same time.
+        starts_at = retirement.deadline + SAFETY_MARGIN if retirement.deadline else None
+        return starts_at is not None and is_over(changes, retirement.instance, starts_at)
+    begun = {
+        change.event
+        for change in changes
+        if change.instance == retirement.instance
+        and not change.over
+        and ((begins := _begins(change, policy)) is None or begins <= now)
+    }
+    return retirement.event not in begun
+
+
+def _is_long_past(
+    retirement: Retirement, changes: Collection[ObservedChange], now: datetime
+) -> bool:
+    if retirement.deadline is None or now < retirement.deadline + UNCONFIRMED_UNTIL:
+        return False
+    return not any(change.instance == retirement.instance and not change.over for change in changes)

@@ -4,7 +4,7 @@ Everything follows from the current state, so a run that is missed, late or repe
 An error in one cluster, or in one part of the work on it, does not stop the others.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -14,7 +14,6 @@ from msgspec import Meta
 
 from leeway.clock import Clock
 from leeway.costs import Recorded
-from leeway.failures import describe_error
 from leeway.instances.facts import FACTS, InstanceFacts, facts_in
 from leeway.instances.observed import (
     ObservedChange,
@@ -26,7 +25,7 @@ from leeway.instances.owners import OwnerKind
 from leeway.interruption.instance_state import read_instance
 from leeway.interruption.receive_notice import NoticeResult, ReceiveNotice
 from leeway.notices import INSTANCE_ID
-from leeway.notices.synthetic import EventOrigin
+from leeway.notices.parse import EventOrigin
 from leeway.parallel import in_parallel
 from leeway.policy.rules import ClusterPolicies, ClusterPolicy
 from leeway.ports.aws import (
@@ -56,7 +55,6 @@ from leeway.reconciliation.find_lost_events import (
 )
 from leeway.reconciliation.group_rolls import GroupRolls
 from leeway.reconciliation.left_launches import LeftLaunches
-from leeway.reconciliation.left_surges import left_surges
 from leeway.reconciliation.lost_events import (
     GONE,
     Finding,
@@ -72,9 +70,11 @@ from leeway.reconciliation.report import (
 )
 from leeway.reconciliation.unhealthy_nodes import due_repairs, repairs
 from leeway.retirement.attempts import return_again
+from leeway.retirement.decide_surge import SURGE, SURGE_TIMEOUT, Surge
 from leeway.retirement.record import RETIREMENT, Retirement, ReturnTerms
-from leeway.retirement.surge import SurgePorts
+from leeway.retirement.surge import SCALES, SurgePorts, continue_surge
 from leeway.table import RecordChanged, Table
+from leeway.telemetry import describe_error
 from leeway.typed_json import from_plain
 
 CLUSTER_CONCURRENCY = 32
@@ -488,3 +488,30 @@ class Reconciliation:
             removed = [name for name in index if name not in here and name not in with_node]
         self._deps.table.change(FACTS, put=written, delete=({"instance": one} for one in removed))
         report.index_written, report.index_removed = len(written), len(removed)
+
+
+ABANDONED_AFTER = SURGE_TIMEOUT + timedelta(minutes=30)
+"""The age of a surge that its retirement does not continue any more. A drain that has run for long
+pauses for some twenty minutes."""
+
+
+def left_surges(
+    table: Table, cluster: str, now: datetime, ports: Callable[[], SurgePorts]
+) -> Iterator[tuple[Surge, Callable[[], Reason | None]]]:
+    """Yield the surges that nobody continues, each with what continues it: that returns the reason
+    of a change, and raises what the API server and the table raise."""
+    for surge in table.list(SURGE, cluster=cluster, unreadable=lambda _: None):
+        if surge.is_open and _is_left(table, surge, now):
+            yield surge, partial(_continue_surge, surge, ports)
+
+
+def _is_left(table: Table, surge: Surge, now: datetime) -> bool:
+    if now >= surge.began_at + ABANDONED_AFTER:
+        return True
+    retirement = read_instance(table, surge.instance, [surge.cluster]).retirement
+    return retirement is None or not retirement.is_open
+
+
+def _continue_surge(surge: Surge, ports: Callable[[], SurgePorts]) -> Reason | None:
+    decision = continue_surge(ports(), surge.cluster, surge.workload, left=False, ending=True)
+    return decision.reason if decision is not None and decision.action in SCALES else None

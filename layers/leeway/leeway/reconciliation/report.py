@@ -5,10 +5,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 
 from leeway.costs import NodeCount, Returned
-from leeway.failures import describe_error
 from leeway.reasons import Reason, ReasonCode, counted
 from leeway.reconciliation.clean_up import CleanUpOutcome
-from leeway.telemetry import Telemetry
+from leeway.telemetry import Telemetry, describe_error
 
 RECONCILE_INCOMPLETE = ReasonCode(
     "ReconcileIncomplete",

@@ -1,20 +1,25 @@
-"""What every step of a retirement uses: the ports, and the attempt with its record and its node."""
+"""What every step of a retirement uses: the ports, the attempt with its record and its node, and
+the status that `leeway status` shows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from leeway.catalog.unavailable import UnavailableOfferings
-from leeway.execution.retrying import Conflicts, WhileUnavailable
+from leeway.execution.attempt import AttemptId
+from leeway.execution.retrying import API_ERRORS, Conflicts, WhileUnavailable
 from leeway.ports.aws import CloudRefused, CloudUnavailable
+from leeway.reasons import Reason
 from leeway.retirement.hooks import GroupCache, LifecycleActions
+from leeway.retirement.progress import Drain, RemovalMethod, Stage
 from leeway.retirement.record import RETIREMENT, Retirement, Successor
+from leeway.table import Record
 
-# For annotations only: the modules of the steps import this one.
 if TYPE_CHECKING:
     from leeway.capacity_requests import ProvisionNodes
     from leeway.catalog.unavailable import UnavailableOfferings
@@ -162,3 +167,57 @@ def with_intent(fields: Mapping[str, Any], record: Retirement) -> tuple[Retireme
     intent = record.replacement_intent
     changed = intent.model_copy(update=fields) if intent else None
     return record.model_copy(update={"replacement_intent": changed}), None
+
+
+@dataclass(frozen=True, slots=True)
+class PodState:
+    """The progress of one pod; `method` is None until the API server accepted a request."""
+
+    pod: str
+    stage: Stage
+    method: RemovalMethod | None
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class DrainState:
+    """The progress of a node's drain at a moment, in UTC. `problem` is what Leeway could not do
+    then, such as reach the API server, or what the retirement waits for; None if there is nothing.
+    """
+
+    cluster: str
+    instance: str
+    attempt: int
+    node: str
+    at: datetime
+    problem: Reason | None
+    pods: tuple[PodState, ...]
+
+
+DRAIN_STATE = Record(
+    DrainState,
+    "PROGRESS#{cluster}#{instance}",
+    "DRAIN",
+    kept_for=lambda state: state.at + timedelta(days=1),
+)
+"""The progress for `leeway status`. The record of the retirement keeps the outcome for longer."""
+
+
+def summarise(attempt: AttemptId, node: str, drain: Drain, at: datetime) -> DrainState:
+    """Return the progress of a drain, without the pods that stay on the node."""
+    pods = tuple(
+        PodState(pod.pod, pod.stage, pod.method if pod.requested_at else None, pod.reason)
+        for pod in drain.pods.values()
+        if pod.stage is not Stage.LEFT
+    )
+    return DrainState(
+        attempt.cluster, attempt.instance, attempt.attempt, node, at, drain.problem, pods
+    )
+
+
+def publish_problem(attempt: Attempt, problem: Reason | None, node: str = "") -> None:
+    """Publish what keeps a retirement from its drain, or that nothing does any more. A table that
+    does not take it delays nothing."""
+    state = summarise(attempt.id, node, Drain(problem=problem), attempt.now())
+    with suppress(*API_ERRORS):
+        attempt.ports.fast_table.put(DRAIN_STATE, state)

@@ -29,7 +29,7 @@ from leeway.ports.kubernetes_objects import (
     Pod,
 )
 from leeway.reasons import Reason, clause, counted
-from leeway.retirement.context import Attempt
+from leeway.retirement.context import Attempt, publish_problem
 from leeway.retirement.decide_replacement import why_group_replaces, why_no_successor_first
 from leeway.retirement.decide_surge import SurgeAction, SurgeDecision
 from leeway.retirement.disruption_budget import (
@@ -62,7 +62,6 @@ from leeway.retirement.reasons import (
     RETIREMENT_CANCELLED,
 )
 from leeway.retirement.record import INTERRUPTIONS, Retirement, ReturnTerms, latest_end
-from leeway.retirement.status import publish_problem
 from leeway.retirement.surge import preview, why_not_read
 from leeway.switched import switch_of, switched_block
 

@@ -8,7 +8,7 @@ from leeway.clock import Clock
 from leeway.execution.attempt import AttemptId
 from leeway.execution.retrying import API_ERRORS, LONGEST_RETRY, RETRY_EVERY
 from leeway.ports.aws import CloudRefused, CloudUnavailable
-from leeway.retirement.context import Attempt
+from leeway.retirement.context import DRAIN_STATE, Attempt, DrainState, PodState, summarise
 from leeway.retirement.cordon import CordonResult
 from leeway.retirement.executor import DrainExecutor, NodeIdentity
 from leeway.retirement.hooks import HeldHook, earliest_deadline, next_heartbeat, with_new_hooks
@@ -17,7 +17,6 @@ from leeway.retirement.pods import Terms
 from leeway.retirement.progress import Drain, PodProgress, is_expired
 from leeway.retirement.reasons import PODS_NOT_LISTED
 from leeway.retirement.record import Retirement
-from leeway.retirement.status import DRAIN_STATE, DrainState, PodState, summarise
 from leeway.retirement.surge import PodSurge, advance, has_failed, is_due, with_reasons
 from leeway.table import Table
 

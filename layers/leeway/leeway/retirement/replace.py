@@ -12,7 +12,7 @@ from leeway.instances.owners import OwnerKind
 from leeway.policy.rules import SUCCESSOR_TIMEOUT, VOLUNTARY, Replacement
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.reasons import Reason, clause, counted
-from leeway.retirement.context import Attempt, with_intent
+from leeway.retirement.context import Attempt, publish_problem, with_intent
 from leeway.retirement.cordon import marks_of
 from leeway.retirement.decide_replacement import (
     BY_GROUP,
@@ -49,7 +49,6 @@ from leeway.retirement.record import (
     Successor,
     ZoneChoice,
 )
-from leeway.retirement.status import publish_problem
 
 CHECK_SUCCESSOR_EVERY = 10
 """Seconds between two checks of the successor, in which the execution is suspended."""

@@ -15,7 +15,7 @@ from leeway.execution.shared_cache import FRESH_FOR
 from leeway.policy.rules import SAFETY_MARGIN, SPOT_WARNING
 from leeway.ports.aws import CloudRefused, CloudUnavailable, Target, TargetGroup
 from leeway.reasons import Reason, counted
-from leeway.retirement.context import Attempt
+from leeway.retirement.context import Attempt, publish_problem
 from leeway.retirement.cordon import CordonResult
 from leeway.retirement.drain import DrainPassResult
 from leeway.retirement.finish import RetirementProgress
@@ -27,7 +27,6 @@ from leeway.retirement.reasons import (
     TARGETS_NOT_READ,
 )
 from leeway.retirement.record import Retirement
-from leeway.retirement.status import publish_problem
 
 LOOK_EVERY = timedelta(seconds=15)
 """The pause between two looks at the targets."""

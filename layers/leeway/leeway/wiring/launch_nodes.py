@@ -4,14 +4,15 @@ from collections.abc import Collection
 from functools import partial
 from uuid import uuid4
 
-from leeway.aws.capacity_reservations import Ec2CapacityReservations
 from leeway.aws.ec2 import Ec2Instances
-from leeway.aws.fleets import Ec2Fleets
-from leeway.aws.images import AwsImages
-from leeway.aws.instance_profiles import IamInstanceProfiles
-from leeway.aws.launch_templates import Ec2LaunchTemplates
-from leeway.aws.networks import Ec2Networks
-from leeway.aws.node_clusters import EksNodeClusters
+from leeway.aws.fleets import Ec2Fleets, Ec2LaunchTemplates
+from leeway.aws.node_sources import (
+    AwsImages,
+    Ec2CapacityReservations,
+    Ec2Networks,
+    EksNodeClusters,
+    IamInstanceProfiles,
+)
 from leeway.catalog.unavailable import UnavailableOfferings
 from leeway.launch.intent import INTENT, LaunchIntent
 from leeway.launch.launch_nodes import LaunchNodes

@@ -6,7 +6,7 @@ from functools import cache, partial
 from leeway.aws.functions import LambdaCleanUp, LambdaExecutions, RateLimit
 from leeway.catalog.unavailable import UnavailableOfferings
 from leeway.interruption.receive_notice import ReceiveNotice
-from leeway.notices.synthetic import EventOrigin
+from leeway.notices.parse import EventOrigin
 from leeway.ports.functions import Schedules
 from leeway.wiring.clients import (
     client,

@@ -24,7 +24,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from leeway.aws.errors import code_of
-from leeway.aws.launch_templates import Ec2LaunchTemplates
+from leeway.aws.fleets import Ec2LaunchTemplates
 from leeway.aws.market import pricing_region
 from leeway.instances.owners import GROUP_TAG
 from leeway.kubernetes.connection import Connection, raise_for_status

@@ -7,8 +7,8 @@ from typing import Any
 
 from leeway.aws.autoscaling import AutoScalingWaitingActions
 from leeway.aws.ec2 import Ec2Sweep
+from leeway.aws.fleets import Ec2LaunchTemplates
 from leeway.aws.group_templates import AwsGroupTemplates
-from leeway.aws.launch_templates import Ec2LaunchTemplates
 from leeway.catalog.stored import StoredCatalog
 from leeway.costs import CostRecorder, prices_of
 from leeway.kubernetes.custom_resources import HttpClusterApi

@@ -5,10 +5,8 @@ from functools import cache, partial
 from uuid import uuid4
 
 from leeway.aws.provision_queue import SqsProvisionNodes
-from leeway.kubernetes.manifest_watches import manifest_watches
-from leeway.kubernetes.unscheduled_pods import HttpPodWatches
-from leeway.pod_watch.holding import PodWatchTelemetry
-from leeway.pod_watch.lease import Lease
+from leeway.kubernetes.watches import HttpPodWatches, manifest_watches
+from leeway.pod_watch.holding import Lease, PodWatchTelemetry
 from leeway.pod_watch.watch_pods import WatchPods, mode_of
 from leeway.wiring.clients import (
     client,
