@@ -1,4 +1,4 @@
-"""Translates boto3's errors into CloudUnavailable, CloudRefused and RecordChanged."""
+"""Translates boto3's errors into CloudUnavailable and CloudRefused."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from botocore.exceptions import BotoCoreError, ClientError
 
 from leeway.ports.aws import CloudRefused, CloudUnavailable
-from leeway.table import RecordChanged
 
 # Error codes after which the same call may succeed. Source: botocore's standard retry mode,
 # EC2 API reference "Error codes", EC2 Auto Scaling API reference "Common errors".
@@ -66,20 +65,3 @@ def aws_errors() -> Iterator[None]:
         raise CloudRefused(message_of(error)) from error
     except BotoCoreError as error:
         raise CloudUnavailable(f"{type(error).__name__}: {error}") from error
-
-
-@contextmanager
-def conditional_write(item: str) -> Iterator[None]:
-    """Raise a DynamoDB condition that does not hold as RecordChanged; `item` names the item.
-
-    Raises:
-        RecordChanged: the stored item does not meet the condition.
-        CloudUnavailable, CloudRefused: as `aws_errors` does.
-    """
-    with aws_errors():
-        try:
-            yield
-        except ClientError as error:
-            if code_of(error) == "ConditionalCheckFailedException":
-                raise RecordChanged(item) from error
-            raise
