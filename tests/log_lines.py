@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from aws_lambda_powertools import Logger, Metrics
-from leeway.admission.outcome import AdmissionOutcome, LoggedAdmissions
+from leeway.admission.outcome import AdmissionOutcome, AdmissionTelemetry
 from leeway.admission.readiness import NODE_NOT_JOINED
 from leeway.admission.record import AdmissionResult as Admission
 from leeway.catalog.refresh import (
@@ -54,7 +54,7 @@ from tests.retirement.retirements import FACTS, NOTICED
 class AllTelemetry(
     NoticeTelemetry,
     RetirementTelemetry,
-    LoggedAdmissions,
+    AdmissionTelemetry,
     ReconciliationTelemetry,
     HeadroomTelemetry,
     CatalogTelemetry,

@@ -202,8 +202,8 @@ def joins(node: Node = NODE) -> Callable[[Dependencies], None]:
 
 
 def use_case(deps: Dependencies) -> AdmitNode:
-    partly: Any = deps  # it has the methods of Groups and Cluster that an admission calls
-    return AdmitNode(deps.table, partly, deps, deps, deps, lambda _: partly, deps, deps)
+    partly: Any = deps  # it has the methods of the others that an admission calls
+    return AdmitNode(deps.table, partly, deps, deps, deps, lambda _: partly, partly, deps)
 
 
 def admit(deps: Dependencies) -> AdmissionOutcome:

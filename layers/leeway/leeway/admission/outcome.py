@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from leeway.admission.record import AdmissionResult
 from leeway.execution.attempt import Steps
@@ -105,21 +105,8 @@ class AdmissionOutcome:
         )
 
 
-class AdmissionTelemetry(Protocol):
-    """Where admissions are reported: the log of the function, or the terminal of a command."""
-
-    def admitted(self, outcome: AdmissionOutcome) -> None:
-        """Log and measure an admission that has ended."""
-        ...
-
-    def problem(self, cluster: str, reason: Reason, **facts: object) -> None:
-        """Log a pause of a pool, or why something was not reported. `facts` name what it is about,
-        such as `pool` or `instance`."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class LoggedAdmissions(Telemetry):
+class AdmissionTelemetry(Telemetry):
     """Logs and measures admissions."""
 
     def admitted(self, outcome: AdmissionOutcome) -> None:
@@ -142,7 +129,8 @@ class LoggedAdmissions(Telemetry):
             self.count("LaunchProblems", 1)
 
     def problem(self, cluster: str, reason: Reason, **facts: object) -> None:
-        """Log a problem."""
+        """Log a pause of a pool, or why something was not reported. `facts` name what it is about,
+        such as `pool` or `instance`."""
         self.logger.error(reason.message, extra={"code": reason.code, "cluster": cluster, **facts})
 
 

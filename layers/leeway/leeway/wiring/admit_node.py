@@ -3,7 +3,7 @@
 from functools import cache
 
 from leeway.admission.admit_node import STEP_RESULTS, AdmitNode
-from leeway.admission.outcome import LoggedAdmissions
+from leeway.admission.outcome import AdmissionTelemetry
 from leeway.kubernetes.http_cluster import HttpCluster
 from leeway.wiring.clients import (
     clock,
@@ -28,7 +28,7 @@ def admit_node() -> AdmitNode:
         instances=instances(),
         leeway_events=leeway_events(),
         open_cluster=on_connections(lambda one: HttpCluster(one, clock())),
-        telemetry=LoggedAdmissions(logger(), metrics()),
+        telemetry=AdmissionTelemetry(logger(), metrics()),
         clock=clock(),
     )
 
