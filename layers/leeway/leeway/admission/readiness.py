@@ -153,7 +153,7 @@ def unmet_conditions(node: ObservedNode | None, expected: ExpectedNode) -> tuple
     unmet.extend(
         DEVICE_NOT_ALLOCATABLE(resource=device.resource, plugin=device.plugin)
         for device in expected_devices(expected.manufacturers, node.labels)
-        if not _is_allocatable(device, node.devices)
+        if not any(n > 0 and name.startswith(device.prefixes) for name, n in node.devices.items())
     )
     unmet.extend(
         STARTUP_TAINT_PRESENT(taint=key)
@@ -179,10 +179,6 @@ def expected_devices(manufacturers: Iterable[str], labels: Mapping[str, str]) ->
 def _is_set(value: str | None) -> bool:
     """Whether the value of a device label is `true` or the name of an NVIDIA accelerator."""
     return value is not None and (value == "true" or value.startswith("nvidia"))
-
-
-def _is_allocatable(device: Device, devices: Mapping[str, int]) -> bool:
-    return any(count > 0 and name.startswith(device.prefixes) for name, count in devices.items())
 
 
 @dataclass(frozen=True, slots=True)

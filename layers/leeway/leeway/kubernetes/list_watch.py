@@ -250,10 +250,6 @@ def _lines(response: httpx2.Response) -> Iterator[list[bytes]]:
             raise ValueError(f"the watch sent a line of more than {LONGEST_LINE} bytes")
 
 
-def _ignore_start(_: "WatchStream") -> None:
-    return
-
-
 class WatchStream:
     """A running watch; the arguments are those of WatchRequest. It calls, in its thread:
 
@@ -269,7 +265,7 @@ class WatchStream:
         parameters: Mapping[str, str],
         receive: "Callable[[WatchStream, list[bytes]], None]",
         ended: "Callable[[WatchStream, Exception | None], None]",
-        started: "Callable[[WatchStream], None]" = _ignore_start,
+        started: "Callable[[WatchStream], None]" = lambda _: None,
         seconds: float = WATCH_SECONDS,
     ) -> None:
         self._request = WatchRequest(connection, path, parameters, seconds)

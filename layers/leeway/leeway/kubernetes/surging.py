@@ -104,7 +104,8 @@ class HttpSurgeWorkloads:
             spec = found["spec"]
             equal = spec["selector"].get("matchLabels") or {}
             path = f"/api/v1/namespaces/{space}"
-            pods = self._list(f"{path}/pods", {"labelSelector": _joined(equal)})
+            labels_of_pods = ",".join(f"{key}={value}" for key, value in equal.items())
+            pods = self._list(f"{path}/pods", {"labelSelector": labels_of_pods})
             labels = (spec["template"].get("metadata") or {}).get("labels") or {}
             if workload.kind == _ROLLOUT:
                 stable = (found.get("status") or {}).get("stableRS", "")
@@ -309,7 +310,3 @@ def _replica(pod: _Object, ready: list[frozenset[str]]) -> Replica:
         datetime.fromisoformat(metadata["creationTimestamp"]),
         is_ready and all(metadata["uid"] in uids for uids in ready),
     )
-
-
-def _joined(labels: _Object) -> str:
-    return ",".join(f"{key}={value}" for key, value in labels.items())

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import ObservedInstance
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.owners import OwnerKind
 from leeway.notices import NoticeKind
 from leeway.policy.repair import Unhealthy, too_many, why_unhealthy
 from leeway.policy.rules import ClusterPolicy
@@ -69,7 +69,11 @@ def due_repairs(
     held = {owners[name] for name in found}
     held = {one for one in held if too_many(bad[one], of_owner[one])}
     reasons = (
-        REPAIRS_HELD(where=f"{_title(one)} {one.name}", unhealthy=bad[one], nodes=of_owner[one])
+        REPAIRS_HELD(
+            where=f"{'pool' if one.kind is OwnerKind.LEEWAY else 'group'} {one.name}",
+            unhealthy=bad[one],
+            nodes=of_owner[one],
+        )
         for one in sorted(held, key=lambda each: (each.kind, each.name))
     )
     due = {name: why for name, why in found.items() if owners[name] not in held}
@@ -91,7 +95,3 @@ def by_instance(nodes: Iterable[Node], here: Mapping[str, ObservedInstance]) -> 
         if len(own) == 1:
             found[instance] = own[0]
     return found
-
-
-def _title(owner: Owner) -> str:
-    return "pool" if owner.kind is OwnerKind.LEEWAY else "group"

@@ -251,14 +251,6 @@ class NodeIdentity:
 type Watcher = Callable[[Drain], None]
 
 
-def _always() -> bool:
-    return True
-
-
-def _never(_drain: Drain) -> bool:
-    return False
-
-
 class DrainExecutor:
     """Drains nodes of one cluster.
 
@@ -273,7 +265,7 @@ class DrainExecutor:
         clock: Clock,
         watcher: Watcher | None = None,
         terminates: bool = True,
-        may_suspend: Callable[[Drain], bool] = _never,
+        may_suspend: Callable[[Drain], bool] = lambda _: False,
     ) -> None:
         self._cluster = cluster
         self._clock = clock
@@ -287,7 +279,7 @@ class DrainExecutor:
         drain: Drain,
         terms: Terms,
         until: datetime,
-        is_current: Callable[[], bool] = _always,
+        is_current: Callable[[], bool] = lambda: True,
         selector: str = "",
         identity: NodeIdentity | None = None,
         answers_until: datetime | None = None,

@@ -131,9 +131,11 @@ def _next_for(
             return _delete(pod, progress, terms, now)
         case Stage.BLOCKED if late and terms.on_blocked is OnBlocked.FAIL:
             return None
-        case Stage.PENDING | Stage.BLOCKED if not late and _waits(pod, terms, now):
+        case Stage.PENDING | Stage.BLOCKED if not late and (
+            pod.uid in terms.held or terms.keeps(pod, now)
+        ):
             return None
-        case Stage.PENDING | Stage.BLOCKED if late and _was_refused(progress):
+        case Stage.PENDING | Stage.BLOCKED if late and progress.attempts > 0:
             # A pod that no eviction has removed by now is deleted, if the policy allows it.
             if terms.on_blocked is OnBlocked.DELETE:
                 return _delete(pod, progress, terms, now)
@@ -144,10 +146,6 @@ def _next_for(
             return None
 
 
-def _waits(pod: Pod, terms: Terms, now: datetime) -> bool:
-    return pod.uid in terms.held or terms.keeps(pod, now)
-
-
 def _is_late(pod: Pod, terms: Terms, now: datetime) -> bool:
     latest = latest_moment(pod, terms)
     return latest is not None and now >= latest
@@ -155,10 +153,6 @@ def _is_late(pod: Pod, terms: Terms, now: datetime) -> bool:
 
 def _is_due(progress: PodProgress, now: datetime) -> bool:
     return progress.next_try_at is None or now >= progress.next_try_at
-
-
-def _was_refused(progress: PodProgress) -> bool:
-    return progress.attempts > 0
 
 
 def _evict(pod: Pod, progress: PodProgress, terms: Terms, now: datetime) -> PodRequest | None:

@@ -201,14 +201,10 @@ def _decide_and_request(
         )
         reason = reason.and_then(*launched)
     if running.follows_template and method is not Method.LAUNCH:
-        return ReplacementResult(True, running, reason, method, called_off=_kept(reason))
+        kept = NODE_KEPT(reason.message)
+        return ReplacementResult(True, running, reason, method, called_off=kept)
     pause = CHECK_SUCCESSOR_EVERY if decision.before else 0
     return ReplacementResult(True, running, reason, method, pause=pause)
-
-
-def _kept(reason: Reason) -> Reason:
-    """Return why a node stays that gets no successor."""
-    return NODE_KEPT(reason.message)
 
 
 def _request_capacity(

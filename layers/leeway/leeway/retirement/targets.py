@@ -201,14 +201,11 @@ def _looked(
         return TargetsResult(since, groups, wait=False, reason=denied, held=held)
     except CloudUnavailable as error:
         read_at = before.read_at if before else None
-        over = now - (read_at or since) >= DEREGISTERED_WITHIN or _is_near(deadline, now)
+        is_near = deadline is not None and now + LOOK_EVERY >= deadline
+        over = is_near or now - (read_at or since) >= DEREGISTERED_WITHIN
         late = TARGETS_NOT_READ(error=error)
         return TargetsResult(since, groups, not over, late, held, read_at)
     decision = decide_targets(targets, since, now, deadline)
     # A look that found no target is the last: a later one asks the same groups only.
     groups = groups or tuple(sorted({one.group for one in targets}))
     return TargetsResult(since, groups, decision.wait, decision.reason, held, now)
-
-
-def _is_near(deadline: datetime | None, now: datetime) -> bool:
-    return deadline is not None and now + LOOK_EVERY >= deadline
