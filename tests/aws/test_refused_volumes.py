@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from leeway.launch.refused_settings import refused_setting
+from leeway.launch.fleet_errors import refused_setting
 
 from tests.launch.pools import node_class, settings
 from tests.sandbox.aws.fleet_calls import overrides, request, template

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from leeway.clock import SystemClock
-from leeway.kubernetes.budgets import selects
 from leeway.kubernetes.cluster_states import PATHS, KeptKind
+from leeway.kubernetes.http_cluster import selects
 from leeway.kubernetes.list_watch import ObjectList, WatchEvent, read_json
 from leeway.kubernetes.objects import NODES, Budget, Node, Pod
 from leeway.kubernetes.translate import cordoned, released, to_node, to_pod

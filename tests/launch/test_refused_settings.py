@@ -3,10 +3,9 @@
 from typing import Any
 
 import pytest
-from leeway.launch.fleet_errors import consequences_of
+from leeway.launch.fleet_errors import consequences_of, refused_setting
 from leeway.launch.fleets import FleetError, Override
 from leeway.launch.node_settings import NodeSettings
-from leeway.launch.refused_settings import refused_setting
 
 from tests.launch.pools import document, node_class, settings
 

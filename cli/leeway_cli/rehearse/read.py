@@ -15,9 +15,9 @@ from functools import partial
 from typing import Any
 
 from leeway.instances.owners import OwnerKind, owner_of
-from leeway.kubernetes.budgets import selects
 from leeway.kubernetes.cluster_states import PATHS
 from leeway.kubernetes.connection import ApiError, Connection, is_unknown_path
+from leeway.kubernetes.http_cluster import selects
 from leeway.kubernetes.list_watch import ObjectList, list_objects, without_nulls
 from leeway.kubernetes.objects import LabelSelector
 from leeway.kubernetes.objects import Pod as PodObject
