@@ -19,7 +19,7 @@ from typing import Any
 
 from aws_lambda_powertools import Logger, Metrics
 from leeway.headroom.keep_headroom import HeadroomReport, HeadroomTelemetry
-from leeway.pod_watch.holding import PodWatchTelemetry
+from leeway.pod_watch.watch_pods import PodWatchTelemetry
 from leeway.reconciliation.report import ClusterReport, ReconciliationTelemetry
 from leeway_sandbox.template import parse_template
 from rich.console import Console

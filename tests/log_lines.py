@@ -27,7 +27,7 @@ from leeway.interruption.receive_notice import InstanceOutcome, NoticeOutcome, N
 from leeway.interruption.receive_notice import NoticeResult as Became
 from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
-from leeway.pod_watch.holding import PodWatchTelemetry
+from leeway.pod_watch.watch_pods import PodWatchTelemetry
 from leeway.policy.rules import POLICY_ACTION
 from leeway.provision_run import CATALOG_MISSING
 from leeway.provisioning.receive_messages import MESSAGE_DROPPED

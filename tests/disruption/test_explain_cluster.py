@@ -7,13 +7,14 @@ import pytest
 from leeway.disruption import reasons
 from leeway.disruption.decide import decide_returns
 from leeway.disruption.explain import (
+    MOST_ROUNDS,
     ClusterExplanation,
     ForeignNode,
     GroupSize,
     explain_cluster,
     explain_node,
+    follow,
 )
-from leeway.disruption.follow import MOST_ROUNDS, follow
 from leeway.disruption.rules import Budget, Cause, ReturnRules
 from leeway.disruption.snapshot import Snapshot
 from leeway.instances.owners import Owner, OwnerKind

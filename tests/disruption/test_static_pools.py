@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leeway.disruption import reasons
 from leeway.disruption.decide import decide_returns
-from leeway.disruption.follow import follow
+from leeway.disruption.explain import follow
 from leeway.disruption.rules import Budget, Cause, ReturnRules
 from leeway.disruption.snapshot import MovablePod, OwnNode, ReturnDecision, Snapshot
 from leeway.policy.rules import Replacement

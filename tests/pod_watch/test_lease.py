@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leeway.clock import Clock
 from leeway.pod_watch.follower import FIRST, LONGEST, pause_after
-from leeway.pod_watch.holding import (
+from leeway.pod_watch.watch_pods import (
     HANDOVER,
     LASTS,
     LEASE,

@@ -2,7 +2,7 @@
 
 from leeway.pod_watch.burst import MOST_MANIFESTS, ManifestBursts, ManifestMark
 from leeway.pod_watch.follower import KindMissing
-from leeway.pod_watch.holding import WatchMode
+from leeway.pod_watch.watch_pods import WatchMode
 from leeway.ports.kubernetes import ClusterForbidden, ClusterUnavailable
 
 from tests.fakes.pod_watches import PodWatchesInMemory

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from leeway.manifests.configuration import Configuration, StoredManifest, StoredManifests
 from leeway.manifests.in_cluster import HOME, Home, ManifestHome
-from leeway.pod_watch.holding import WatchMode
-from leeway.pod_watch.watch_pods import mode_of
+from leeway.pod_watch.watch_pods import WatchMode, mode_of
 from leeway.reasons import Reason
 
 from tests.aws.stored import manifest

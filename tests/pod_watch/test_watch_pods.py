@@ -5,7 +5,7 @@ import time
 
 import pytest
 from leeway.pod_watch.follower import pause_after
-from leeway.pod_watch.holding import HANDOVER, Lease, WatchMode
+from leeway.pod_watch.watch_pods import HANDOVER, Lease, WatchMode
 from leeway.ports.aws import CloudUnavailable
 from leeway.ports.kubernetes import ClusterForbidden, ClusterUnavailable
 

@@ -12,8 +12,16 @@ from aws_lambda_powertools import Logger, Metrics
 from leeway.clock import SystemClock
 from leeway.pod_watch.burst import UNSCHEDULABLE, UnscheduledPod
 from leeway.pod_watch.follower import PodWatches
-from leeway.pod_watch.holding import LEASE, Lease, Periods, PodWatchTelemetry, WatchMode
-from leeway.pod_watch.watch_pods import MINUTE_SCHEDULE, WatchPods, WatchReport
+from leeway.pod_watch.watch_pods import (
+    LEASE,
+    MINUTE_SCHEDULE,
+    Lease,
+    Periods,
+    PodWatchTelemetry,
+    WatchMode,
+    WatchPods,
+    WatchReport,
+)
 
 from tests.fakes.pod_watches import PodWatchesInMemory, WakesInMemory
 from tests.fakes.table import TableInMemory

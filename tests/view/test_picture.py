@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from leeway.admission.record import Admission
 from leeway.costs import CostHour, OwnerCost
 from leeway.disruption.decide import decide_returns
-from leeway.disruption.follow import follow
+from leeway.disruption.explain import follow
 from leeway.disruption.snapshot import Snapshot
 from leeway.provisioning.report import PodsWithoutNode
 from leeway.reasons import Reason

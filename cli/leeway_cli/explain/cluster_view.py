@@ -14,9 +14,9 @@ from leeway.disruption.explain import (
     Protected,
     Shortfall,
     SpareInGroup,
+    Step,
     title_of,
 )
-from leeway.disruption.follow import Step
 from leeway.disruption.snapshot import MovablePod
 from leeway.instances.owners import OwnerKind
 from leeway.ports.kubernetes_objects import FOREVER

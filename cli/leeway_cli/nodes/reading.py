@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from leeway.admission.record import ADMISSION, Admission
-from leeway.disruption.explain import as_kept
-from leeway.disruption.follow import Course, follow
+from leeway.disruption.explain import Course, as_kept, follow
 from leeway.provisioning.cluster_state import ClusterStates
 from leeway.provisioning.report import STATUS, PodsWithoutNode
 from leeway.retirement.record import RETIREMENT, Retirement

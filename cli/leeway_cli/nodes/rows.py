@@ -7,8 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from leeway.admission.record import Admission
-from leeway.disruption.explain import ForeignNode, title_of
-from leeway.disruption.follow import Course, Step
+from leeway.disruption.explain import Course, ForeignNode, Step, title_of
 from leeway.disruption.rules import Cause
 from leeway.disruption.snapshot import OwnNode
 from leeway.instances.owners import Owner, OwnerKind

@@ -6,8 +6,7 @@ from uuid import uuid4
 
 from leeway.aws.provision_queue import SqsProvisionNodes
 from leeway.kubernetes.watches import HttpPodWatches, manifest_watches
-from leeway.pod_watch.holding import Lease, PodWatchTelemetry
-from leeway.pod_watch.watch_pods import WatchPods, mode_of
+from leeway.pod_watch.watch_pods import Lease, PodWatchTelemetry, WatchPods, mode_of
 from leeway.wiring.clients import (
     client,
     clock,
