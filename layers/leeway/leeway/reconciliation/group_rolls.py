@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cache
 
 from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS, Conflicts
@@ -97,7 +98,7 @@ class GroupRolls:
         if not wanted:
             return report
         now = self.templates.now(wanted)
-        nodes = _Once(read_nodes)
+        nodes = cache(read_nodes)
         for name in sorted(wanted & now.keys()):
             try:
                 self._roll(
@@ -123,7 +124,7 @@ class GroupRolls:
         policy: ClusterPolicy,
         group: GroupNow,
         members: Mapping[str, ObservedInstance],
-        nodes: "_Once",
+        nodes: Callable[[], Sequence[Node]],
         report: RollReport,
     ) -> None:
         """Do one step of a group, and write how far it is."""
@@ -248,19 +249,6 @@ class GroupRolls:
 
 
 _NOT_STARTED = RECONCILE_INCOMPLETE(what="start its retirement", error="the run ended before that")
-
-
-@dataclass(slots=True)
-class _Once:
-    """Reads the nodes of the cluster when they are first needed."""
-
-    read: Callable[[], Sequence[Node]]
-    known: Sequence[Node] | None = None
-
-    def __call__(self) -> Sequence[Node]:
-        if self.known is None:
-            self.known = self.read()
-        return self.known
 
 
 def _of_groups(
