@@ -20,11 +20,11 @@ from leeway.retirement.progress import Drain, RemovalMethod, Stage
 from leeway.retirement.record import RETIREMENT, Retirement, Successor
 from leeway.table import Record
 
+# For annotations only: the modules of the steps import this one.
 if TYPE_CHECKING:
     from leeway.capacity_requests import ProvisionNodes
-    from leeway.catalog.unavailable import UnavailableOfferings
     from leeway.clock import Clock
-    from leeway.execution.attempt import AttemptId, Steps
+    from leeway.execution.attempt import Steps
     from leeway.execution.shared_cache import SharedCache
     from leeway.policy.rules import ClusterPolicies
     from leeway.ports.aws import GroupInstances, Groups, LeewayEvents, Targets
