@@ -15,8 +15,8 @@ import pytest
 from httpx2 import HTTPStatusError
 from leeway.clock import SystemClock
 from leeway.kubernetes import objects
+from leeway.kubernetes.custom_resources import HttpPodEvents
 from leeway.kubernetes.http_cluster import HttpCluster
-from leeway.kubernetes.pod_events import HttpPodEvents
 from leeway.kubernetes.translate import to_pod
 from leeway.ports.kubernetes_objects import Pod
 from leeway.provisioning.tell import PodEvent

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leeway.kubernetes.pod_events import HttpPodEvents
+from leeway.kubernetes.custom_resources import HttpPodEvents
 from leeway.ports.kubernetes import ClusterRefused
 from leeway.provisioning.tell import PodEvent
 from leeway_cli.kubeconfig import kubeconfig_connection

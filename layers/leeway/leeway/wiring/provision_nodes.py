@@ -9,8 +9,7 @@ from leeway.catalog.stored import StoredCatalog
 from leeway.catalog.unavailable import UnavailableOfferings
 from leeway.disruption import return_capacity as returning
 from leeway.kubernetes.cluster_states import KubernetesClusterStates
-from leeway.kubernetes.custom_resources import HttpClusterApi
-from leeway.kubernetes.pod_events import HttpPodEvents
+from leeway.kubernetes.custom_resources import HttpClusterApi, HttpPodEvents
 from leeway.kubernetes.transport import within
 from leeway.kubernetes.workloads import HttpWorkloads
 from leeway.manifest_run import ManifestRun
