@@ -58,19 +58,38 @@ def main(arguments: list[str]) -> None:
     )
     logging.getLogger("botocore").setLevel(logging.WARNING)
     with exit_on_errors():
-        load()
+        _import_server()
         asyncio.run(serve(options))
 
 
 def load() -> None:
-    """Import the server, and the models of the services that each sandbox calls."""
+    """Import the server, and do at once what each sandbox does first."""
+    _import_server()
+    from boto3 import Session
+    from moto.core.routing import get_service_router
+    from moto.core.utils import get_service_model
+    from moto.eks import utils as eks
+
+    from leeway_sandbox.aws import documents, images
+
+    for module in ("iam.access_control", "iam.urls", "scheduler.urls", "sqs.urls"):
+        import_module(f"moto.{module}")
+    for service in OF_EACH_SANDBOX:
+        get_service_model(service)
+    for service in ("eks", "scheduler"):
+        get_service_router(service)
+    session = Session()
+    session.get_available_partitions()
+    vars(eks)["Session"] = lambda: session
+    images.node_images()
+    documents.write_types()
+
+
+def _import_server() -> None:
     # moto reads these on import: one account, no CORS headers in answers.
     os.environ.setdefault("MOTO_ACCOUNT_ID", "123456789012")
     os.environ.setdefault("MOTO_DISABLE_GLOBAL_CORS", "true")
     import_module("leeway_sandbox.aws.server")
-    get_service_model = import_module("moto.core.utils").get_service_model
-    for service in OF_EACH_SANDBOX:
-        get_service_model(service)
 
 
 async def serve(options: argparse.Namespace) -> None:

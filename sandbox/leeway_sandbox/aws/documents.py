@@ -4,16 +4,20 @@ moto looks for each member under several names and builds the whole answer as a 
 of a region that takes more processor time than the rest of a sandbox's start.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 from xml.sax.saxutils import escape
 
 from moto.core.responses import ActionContext, ActionResult
+from moto.core.utils import get_service_model
+from moto.ec2.models.instance_types import InstanceTypeBackend
 from moto.ec2.responses.instances import InstanceResponse
 
 type Write = Callable[[Any], str]
 
-_writers: dict[str, Write] = {}
+_written: dict[str, str] = {}
+"""The document of each instance type that was written once."""
 
 
 class Documents(ActionResult):
@@ -22,16 +26,15 @@ class Documents(ActionResult):
     def execute_result(self, context: ActionContext) -> Any:
         """Return the status, the headers and the XML of the answer."""
         operation = context.operation_model
-        write = _writers.get(operation.name)
-        if write is None:
-            write = _writers[operation.name] = _structure(operation.output_shape)
+        write = _of_operation(operation.name)
         response = f"{operation.name}Response"
         namespace = context.service_model.metadata["xmlNamespace"]
         body = (
             f'<?xml version="1.0" encoding="utf-8"?>\n<{response} xmlns="{namespace}">'
             f"{write(self.result)}<requestId>request-id</requestId></{response}>"
         )
-        return 200, {"Content-Type": "text/xml"}, body
+        # In a text moto would look for the id of the request: that takes as long as to write it.
+        return 200, {"Content-Type": "text/xml"}, body.encode()
 
 
 class TypesOfRegion(InstanceResponse):
@@ -46,7 +49,20 @@ class TypesOfRegion(InstanceResponse):
         return Documents(super().describe_instance_type_offerings().result)
 
 
+def write_types() -> None:
+    """Write the documents of all types."""
+    write = _of_operation("DescribeInstanceTypes")
+    write({"InstanceTypes": InstanceTypeBackend.instance_types})
+
+
+@functools.cache
+def _of_operation(name: str) -> Write:
+    return _structure(get_service_model("ec2").operation_model(name).output_shape)
+
+
 def _writer(shape: Any) -> Write:
+    if shape.name == "InstanceTypeInfo":
+        return _once(_structure(shape))
     if shape.type_name == "structure":
         return _structure(shape)
     if shape.type_name == "list":
@@ -57,6 +73,16 @@ def _writer(shape: Any) -> Write:
     if shape.type_name == "string":
         return lambda value: escape(str(value))
     return str
+
+
+def _once(write: Write) -> Write:
+    def write_once(kind: Any) -> str:
+        name = kind["InstanceType"]
+        if name not in _written:
+            _written[name] = write(kind)
+        return _written[name]
+
+    return write_once
 
 
 def _structure(shape: Any) -> Write:
