@@ -1,5 +1,6 @@
 """Deploys a template into a running sandbox, as CloudFormation deploys it into an account."""
 
+import functools
 import json
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -25,6 +26,12 @@ _DEPLOYER = "deployment"
 _REGISTRATION_SECONDS = 120
 
 
+@functools.cache
+def _session() -> boto3.session.Session:
+    """The session of all deployments: it reads the models of services once."""
+    return boto3.session.Session(_DEPLOYER, _DEPLOYER)
+
+
 def deploy(
     template: DeployedTemplate,
     aws_endpoint: str,
@@ -45,7 +52,7 @@ def deploy(
         _check_qualified(template, schedule.logical_id, schedule.definition["Target"]["Arn"])
     for source in template.event_sources:
         _check_event_source(template, source)
-    session = boto3.session.Session(_DEPLOYER, _DEPLOYER)
+    session = _session()
     region = template.functions[0].arn.split(":")[3]
 
     def client(service: str) -> Any:
