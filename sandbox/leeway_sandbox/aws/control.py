@@ -223,10 +223,10 @@ class Control(ControlApi):
         events = body if isinstance(body, list) else [body]
         if not all(isinstance(event, dict) and "source" in event for event in events):
             raise SandboxError("An event is a JSON object with at least a source.")
-        copies, delay = int(query.get("copies", 1)), float(query.get("delay", 0))
+        copies = int(query.get("copies", 1))
         with self._cloud.lock:
             sent = [
-                {"id": event.get("id"), "functions": self._bus.emit(event, copies, delay)}
+                {"id": event.get("id"), "functions": self._bus.emit(event, copies)}
                 for event in events
             ]
         return {"sent": sent}

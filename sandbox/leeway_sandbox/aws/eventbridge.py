@@ -75,17 +75,17 @@ class Deliveries:
         for number in range(WORKERS):
             threading.Thread(target=self._work, name=f"delivery-{number}", daemon=True).start()
 
-    def send(self, delivery: Delivery, copies: int = 1, delay: float = 0) -> None:
-        """Deliver asynchronously, `copies` times, after `delay` seconds; faults may change this."""
+    def send(self, delivery: Delivery, copies: int = 1) -> None:
+        """Deliver asynchronously, `copies` times; faults may change this."""
         about = str(delivery.event.get("detail-type", ""))
         service = "scheduler" if delivery.is_tick else "events"
         fault = self._cloud.faults.take(service, "Deliver", about)
+        delay = lag()
         if fault:
             if fault.drop:
                 return
             copies *= fault.copies
             delay += self._cloud.faults.delay(fault)
-        delay += lag()
         for _ in range(copies):
             if delay > 0:
                 self._cloud.timers.after(delay, self._queue.put, delivery)
@@ -187,10 +187,10 @@ class DeliveringRule(Rule):
         if self.takes(event):
             self.deliver(event)
 
-    def deliver(self, event: Event, copies: int = 1, delay: float = 0) -> None:
+    def deliver(self, event: Event, copies: int = 1) -> None:
         """Deliver the event to every target."""
         for target in self.targets:
-            self.bus.deliveries.send(Delivery(event, self.arn, target), copies, delay)
+            self.bus.deliveries.send(Delivery(event, self.arn, target), copies)
 
 
 class JournaledEvents(EventsBackend):
@@ -237,7 +237,7 @@ class EventBus:
         moto_events.Rule = DeliveringRule  # type: ignore[misc]
         events_backends.backend = JournaledEvents
 
-    def emit(self, event: Event, copies: int = 1, delay: float = 0) -> list[str]:
+    def emit(self, event: Event, copies: int = 1) -> list[str]:
         """Deliver an event to every rule that matches; return the functions that get it."""
         # The region of the event is ignored, so that events of other regions work unchanged.
         buses = events_backends[ACCOUNT][self.cloud.region].event_buses
@@ -254,7 +254,7 @@ class EventBus:
             functions=functions,
         )
         for rule in taking:
-            rule.deliver(event, copies, delay)
+            rule.deliver(event, copies)
         return functions
 
 

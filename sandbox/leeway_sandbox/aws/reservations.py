@@ -22,7 +22,7 @@ from moto.ec2.responses._base_response import EC2BaseResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from leeway_sandbox.aws.cloud import ACCOUNT, Cloud
-from leeway_sandbox.aws.ec2_requests import page, tags_by_resource
+from leeway_sandbox.aws.ec2_requests import page
 from leeway_sandbox.aws.eventbridge import EventBus
 from leeway_sandbox.aws.notices import event, timestamp
 
@@ -258,25 +258,6 @@ class ReservationCalls(EC2BaseResponse):
     """Answers the actions of capacity reservations."""
 
     reservations: Reservations
-
-    def create_capacity_reservation(self) -> ActionResult:
-        """Create a reservation of the account."""
-        self.error_on_dryrun()
-        tags = tags_by_resource(
-            self._get_param("TagSpecifications", []), ("capacity-reservation",)
-        ).get("capacity-reservation", {})
-        one = self.reservations.add(
-            NewReservation(
-                instance_type=self._get_param("InstanceType"),
-                zone=self._get_param("AvailabilityZone"),
-                count=int(self._get_param("InstanceCount")),
-                match=self._get_param("InstanceMatchCriteria", "open"),
-                platform=self._get_param("InstancePlatform"),
-                tenancy=self._get_param("Tenancy", "default"),
-                tags=tags,
-            )
-        )
-        return ActionResult({"CapacityReservation": one.shown()})
 
     def cancel_capacity_reservation(self) -> ActionResult:
         """Cancel a reservation; its instances stay."""

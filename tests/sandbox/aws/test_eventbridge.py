@@ -83,15 +83,6 @@ def test_copies_are_delivered_as_duplicates_with_one_id(aws: Sandbox, recorder: 
     assert aws.wait(lambda: len(_received(recorder, event)) == 3)
 
 
-def test_a_delayed_event_arrives_after_one_sent_later(aws: Sandbox, recorder: Recorder) -> None:
-    late, early = _event(), _event()
-    aws.control("POST", "events?delay=1.5", late)
-    aws.control("POST", "events", early)
-    aws.wait(lambda: _received(recorder, late))
-    ids = [request["body"].get("id") for request in recorder.requests]
-    assert ids.index(early["id"]) < ids.index(late["id"])
-
-
 def test_faults_drop_and_duplicate_deliveries(aws: Sandbox, recorder: Recorder) -> None:
     lost, doubled = _event(), _event()
     faults = [
