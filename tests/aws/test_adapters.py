@@ -64,14 +64,6 @@ def test_the_current_state_of_an_instance_is_read(aws: Sandbox) -> None:
     assert instances.current_instance("i-0123456789abcdef0") is None
 
 
-def test_the_instances_of_a_capacity_reservation_are_found_by_its_id(aws: Sandbox) -> None:
-    inside, _ = launch(aws, TAGS), launch(aws, TAGS)
-    aws.control("POST", "reserve", {"instance": inside, "reservation": "cr-0123456789abcdef0"})
-    instances = Ec2Instances(client_factory(aws, "ec2"))
-    assert instances.in_reservation("cr-0123456789abcdef0") == [inside]
-    assert instances.in_reservation("cr-none") == []
-
-
 class RecordsInvocations:
     """A fake of Lambda that records invocations."""
 

@@ -172,6 +172,7 @@ def test_a_fleet_launches_into_a_reservation_until_it_is_full(aws: Sandbox, kind
     assert facts is not None
     assert (facts.capacity_type, facts.reservation) == ("reserved", capacity)
     assert sorted(instances.in_reservation(name)) == sorted(o.instance for o in answer.instances)
+    assert instances.in_reservation("cr-none") == []
 
 
 def test_an_instance_whose_reservation_was_cancelled_is_on_demand(aws: Sandbox) -> None:

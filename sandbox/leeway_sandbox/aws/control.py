@@ -17,7 +17,6 @@ from leeway_sandbox.aws.eks import Access, ClusterAccess, link_cluster
 from leeway_sandbox.aws.eventbridge import EventBus
 from leeway_sandbox.aws.faults import Fault
 from leeway_sandbox.aws.instance_status import Impairment, Maintenance, announce, impair
-from leeway_sandbox.aws.instances import Reserve, put_into
 from leeway_sandbox.aws.interruptions import Interruption, Interruptions
 from leeway_sandbox.aws.nodes import NodeLink
 from leeway_sandbox.aws.reservations import NewReservation, ReservationCalls, ReservationEnd
@@ -118,7 +117,6 @@ class Control(ControlApi):
                 "POST interrupt": self._interrupt,
                 "POST impair": self._impair,
                 "POST maintenance": self._maintain,
-                "POST reserve": self._reserve,
                 "POST reservations": self._add_reservation,
                 "POST reservations/end": self._end_reservation,
             },
@@ -240,11 +238,6 @@ class Control(ControlApi):
         command = Impairment.model_validate(body)
         with self._cloud.lock:
             return impair(self._cloud, command)
-
-    def _reserve(self, body: Any, _query: Query) -> Any:
-        command = Reserve.model_validate(body)
-        with self._cloud.lock:
-            return put_into(self._cloud, command)
 
     def _add_reservation(self, body: Any, _query: Query) -> Any:
         command = NewReservation.model_validate(body)

@@ -9,12 +9,10 @@ from typing import Any, ClassVar
 
 import moto.ec2.models.instances
 from moto.core.utils import utcnow
-from moto.ec2 import utils as moto_utils
 from moto.ec2.exceptions import EC2ClientError, OperationNotPermitted4
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.instances import Instance, InstanceState, Reservation, StateReason
 from moto.ec2.models.subnets import Subnet
-from pydantic import BaseModel, ConfigDict
 
 from leeway_sandbox.aws import spot
 from leeway_sandbox.aws.cloud import ACCOUNT, Cloud
@@ -185,7 +183,6 @@ def install(cloud: Cloud, bus: EventBus) -> None:
     TimedInstances.cloud = cloud
     ec2_backends.backend = TimedInstances
     _install_addresses()
-    _install_reservations()
     _install_subnets(cloud)
 
     def state_changed(instance: Instance, state: str) -> None:
@@ -214,28 +211,3 @@ def find(cloud: Cloud, instance_id: str) -> tuple[TimedInstances, Instance]:
     if instance is None:
         raise NotFoundError(f"EC2 has no instance {instance_id}.")
     return ec2, instance
-
-
-_ATTRIBUTE = "capacity_reservation_id"
-
-
-class Reserve(BaseModel):
-    """A command: the instance runs in this capacity reservation."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    instance: str
-    reservation: str
-
-
-def put_into(cloud: Cloud, command: Reserve) -> dict[str, str]:
-    """Assign an instance to a reservation."""
-    _, instance = find(cloud, command.instance)
-    setattr(instance, _ATTRIBUTE, command.reservation)
-    return {"reservation": command.reservation}
-
-
-def _install_reservations() -> None:
-    """Let moto filter instances by their capacity reservation."""
-    setattr(Instance, _ATTRIBUTE, "")
-    moto_utils.filter_dict_attribute_mapping["capacity-reservation-id"] = _ATTRIBUTE

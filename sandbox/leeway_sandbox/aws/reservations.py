@@ -19,6 +19,7 @@ from moto.core.responses import ActionResult
 from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models.instances import Instance
 from moto.ec2.responses._base_response import EC2BaseResponse
+from moto.ec2.utils import filter_dict_attribute_mapping
 from pydantic import BaseModel, ConfigDict, Field
 
 from leeway_sandbox.aws.cloud import ACCOUNT, Cloud
@@ -31,6 +32,8 @@ INTERRUPTIBLE: Final = "interruptible-capacity-reservation"
 BLOCK_WARNED_BEFORE, BLOCK_ENDED_BEFORE = 40 * 60, 30 * 60  # seconds before the end of a block
 
 _ID = "capacity_reservation_id"
+setattr(Instance, _ID, "")
+filter_dict_attribute_mapping["capacity-reservation-id"] = _ID
 _USING = {"pending", "running"}
 _FILTERS: Mapping[str, Callable[["CapacityReservation"], str]] = {
     "availability-zone": lambda one: one.zone,
