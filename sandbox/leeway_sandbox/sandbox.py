@@ -13,7 +13,7 @@ import yaml
 from leeway_sandbox.access import bearer, check_address, read_token
 from leeway_sandbox.access_entries import access_entries, access_key
 from leeway_sandbox.children import Child, stop_all
-from leeway_sandbox.controls import Controls, ReadyCounts
+from leeway_sandbox.control import Controls, ReadyCounts
 from leeway_sandbox.errors import SandboxError
 from leeway_sandbox.installed import ROOT, check_installed
 from leeway_sandbox.provisioning import (

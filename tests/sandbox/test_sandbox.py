@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from leeway_cli import main
 from leeway_sandbox.children import Child
-from leeway_sandbox.controls import ReadyCounts
+from leeway_sandbox.control import ReadyCounts
 from leeway_sandbox.errors import SandboxError
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Scenario, demo_scenario, smoke_scenario
