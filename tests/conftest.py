@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from leeway_sandbox.nursery import VARIABLE, nursery
-from leeway_sandbox.proxies import bypass_proxies
+from leeway_sandbox.startup import bypass_proxies
 
 from tests.sandbox.kubernetes.live import Live, running_cluster
 from tests.tally import pytest_terminal_summary

@@ -24,12 +24,13 @@ from leeway_sandbox.provisioning import (
     kubeconfig,
     provision_aws,
 )
-from leeway_sandbox.proxies import bypass_proxies, proxy_exceptions
 from leeway_sandbox.scenario import Scenario
 from leeway_sandbox.startup import (
     TOKEN_FILE,
     Endpoints,
     Startup,
+    bypass_proxies,
+    proxy_exceptions,
     published,
     read_endpoints,
     state_lock,

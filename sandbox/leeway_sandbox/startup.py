@@ -1,4 +1,5 @@
-"""Starts the processes of a sandbox, connects them, and publishes their endpoints in its folder."""
+"""Starts the processes of a sandbox, connects them, and publishes their endpoints in its folder;
+clients of the sandbox bypass a proxy of the environment."""
 
 import fcntl
 import json
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.request import getproxies_environment
 
 import urllib3
 
@@ -216,3 +218,25 @@ def read_endpoints(state_dir: Path) -> Endpoints:
             "that folder, then start the sandbox again."
         )
     return Endpoints(**{**state, "foreign_instances": tuple(state["foreign_instances"])})
+
+
+_OWN = ("127.0.0.1", "localhost")
+
+
+def proxy_exceptions(*hosts: str) -> dict[str, str]:
+    """Return the variables that let clients reach these hosts and this machine without the proxy.
+
+    Empty if the environment has no proxy. Existing exceptions are kept.
+    """
+    named = getproxies_environment()
+    exceptions = [host for host in named.pop("no", "").split(",") if host.strip()]
+    if not named or exceptions == ["*"]:
+        return {}
+    value = ",".join(dict.fromkeys([*exceptions, *_OWN, *hosts]))
+    # Some clients read the first one, others the second one.
+    return {"NO_PROXY": value, "no_proxy": value}
+
+
+def bypass_proxies(*hosts: str) -> None:
+    """Set these variables in this process and for its child processes."""
+    os.environ.update(proxy_exceptions(*hosts))

@@ -1,7 +1,7 @@
 """Clients reach the sandbox without a proxy of the environment."""
 
 import pytest
-from leeway_sandbox.proxies import proxy_exceptions
+from leeway_sandbox.startup import proxy_exceptions
 
 NAMES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 

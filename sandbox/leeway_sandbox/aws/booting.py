@@ -9,18 +9,25 @@ Sources of capacity and allocatable: `nodeadm/internal/kubelet/config.go` and
 CPU by cores, reserved memory by pods), `sources/api/schnauzer` of
 bottlerocket-os/bottlerocket-core-kit (the same, by the pods that are set). Allocatable is capacity
 without what is reserved and the hard eviction threshold.
+
+Instances print few lines to their console, shaped as those of cloud-init, nodeadm and the kubelet.
+Sources: EC2 API reference, GetConsoleOutput; EC2 user guide, "Instance console output". EC2 has
+nothing during the first moments, and the latest output only of instances of the Nitro System.
 """
 
 import base64
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from moto.core.responses import ActionResult
+from moto.core.utils import utcnow
+from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models.amis import Ami
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 from moto.ec2.models.instances import Instance
+from moto.ec2.responses.general import General
 from moto.eks.models import eks_backends
 
-from leeway_sandbox.aws import console
 from leeway_sandbox.aws.cloud import ACCOUNT, Cloud
 from leeway_sandbox.aws.fleet_launch import efas_of
 from leeway_sandbox.aws.images import accelerator_of, family_of, image_of, snapshots_of, version_of
@@ -61,7 +68,7 @@ def boot(cloud: Cloud, instance: Instance) -> tuple[str, dict[str, Any]] | None:
         cloud.journal.add(
             "boot-refused", instance=instance.id, image=instance.image_id, reason=str(refusal)
         )
-        console.write(instance, f"cloud-init[1207]: nodeadm: level=fatal msg={str(refusal)!r}")
+        _print(instance, f"cloud-init[1207]: nodeadm: level=fatal msg={str(refusal)!r}")
         return None
     cloud.journal.add(
         "boot",
@@ -69,7 +76,7 @@ def boot(cloud: Cloud, instance: Instance) -> tuple[str, dict[str, Any]] | None:
         cluster=cluster,
         family=configuration.family,
     )
-    console.write(instance, f"kubelet[1402]: Successfully registered node in cluster {cluster}")
+    _print(instance, f"kubelet[1402]: Successfully registered node in cluster {cluster}")
     return cluster, _node(instance, image, configuration)
 
 
@@ -304,3 +311,32 @@ def _devices(kind: Mapping[str, Any], accelerator: Accelerator | None) -> dict[s
         count = sum(device["Count"] for device in devices)
         return {"aws.amazon.com/neuron": str(count)} if count else {}
     return {}
+
+
+_MOST_OUTPUT = 64 * 1024  # bytes
+_BEGIN = "[    0.000000] Linux version 6.12.0-sandbox"
+_printed: dict[str, list[str]] = {}
+
+
+def install() -> None:
+    """Answer GetConsoleOutput here: moto has the same text for every instance."""
+    General.get_console_output = _get_console_output  # type: ignore[method-assign]
+
+
+def _print(instance: Instance, *lines: str) -> None:
+    """Have an instance print lines."""
+    _printed.setdefault(instance.id, [_BEGIN]).extend(lines)
+
+
+def _get_console_output(self: General) -> ActionResult:
+    self.error_on_dryrun()
+    instance = self.ec2_backend.get_instance(self._get_param("InstanceId"))
+    nitro = INSTANCE_TYPES[instance.instance_type].get("Hypervisor") == "nitro"
+    if self._get_bool_param("Latest", False) and not nitro:
+        raise EC2ClientError(
+            "UnsupportedOperation",
+            "This instance type does not support retrieving the latest console logs.",
+        )
+    text = "\n".join(_printed.get(instance.id, ())).encode()[-_MOST_OUTPUT:]
+    output = {"Output": base64.b64encode(text).decode()} if text else {}
+    return ActionResult({"InstanceId": instance.id, "Timestamp": utcnow(), **output})

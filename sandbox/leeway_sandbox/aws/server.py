@@ -14,7 +14,7 @@ from leeway_sandbox.access import Gate
 from leeway_sandbox.aws import (
     account,
     autoscaling,
-    console,
+    booting,
     dynamodb,
     eks,
     fleets,
@@ -68,7 +68,7 @@ class Front:
         instances.install(cloud, bus)
         ReservationCalls.reservations = Reservations(cloud, bus)
         account.install()
-        console.install()
+        booting.install()
         images.install()
         launch_templates.install()
         fleets.install(cloud)

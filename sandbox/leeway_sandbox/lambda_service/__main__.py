@@ -22,8 +22,7 @@ from leeway_sandbox.lambda_service.event_sources import EventSources
 from leeway_sandbox.lambda_service.events import Events
 from leeway_sandbox.lambda_service.executions import Executions, WorkerInvoker
 from leeway_sandbox.lambda_service.faults import Faults
-from leeway_sandbox.lambda_service.pools import Pools
-from leeway_sandbox.lambda_service.runtime_api import RUNTIME_PREFIX, RuntimeApi
+from leeway_sandbox.lambda_service.pools import RUNTIME_PREFIX, Pools, RuntimeApi
 from leeway_sandbox.lambda_service.server import (
     STARTS_A_SECOND,
     Descriptions,

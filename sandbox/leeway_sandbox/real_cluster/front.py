@@ -18,8 +18,7 @@ from leeway_sandbox.control import Journal
 from leeway_sandbox.kubernetes import errors
 from leeway_sandbox.kubernetes.authentication import Authenticator, User
 from leeway_sandbox.kubernetes.objects import encode
-from leeway_sandbox.real_cluster.links import Links
-from leeway_sandbox.real_cluster.observer import Observer
+from leeway_sandbox.real_cluster.observer import Links, Observer
 from leeway_sandbox.real_cluster.upstream import JSON, Upstream
 
 _log = logging.getLogger(__name__)

@@ -18,8 +18,7 @@ import httpx2 as httpx
 
 from leeway_sandbox.control import Journal
 from leeway_sandbox.errors import RefusedError
-from leeway_sandbox.real_cluster.links import Links
-from leeway_sandbox.real_cluster.observer import NODES, Observer
+from leeway_sandbox.real_cluster.observer import NODES, Links, Observer
 from leeway_sandbox.real_cluster.upstream import (
     MERGE_PATCH,
     STRATEGIC_PATCH,

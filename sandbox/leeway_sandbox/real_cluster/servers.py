@@ -20,9 +20,8 @@ from leeway_sandbox.kubernetes.control import ClusterControl
 from leeway_sandbox.listening import listen, port_of
 from leeway_sandbox.real_cluster.front import Front
 from leeway_sandbox.real_cluster.guests import Guests
-from leeway_sandbox.real_cluster.links import Links
 from leeway_sandbox.real_cluster.machines import BareNodes, Machines
-from leeway_sandbox.real_cluster.observer import Observer
+from leeway_sandbox.real_cluster.observer import Links, Observer
 from leeway_sandbox.real_cluster.target import RealCluster
 from leeway_sandbox.real_cluster.upstream import Upstream
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from leeway_sandbox.real_cluster.guests import undone
-from leeway_sandbox.real_cluster.links import Links
+from leeway_sandbox.real_cluster.observer import Links
 
 EC2 = {
     "metadata": {"name": "ip-10-0-0-1", "labels": {"zone": "a", "type": "m5.large"}},
