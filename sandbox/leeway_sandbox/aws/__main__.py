@@ -15,15 +15,22 @@ from leeway_sandbox.process import exit_on_errors, report_ready, wait_for_stop
 if TYPE_CHECKING:
     from leeway_sandbox.aws.server import Front
 
-OF_EACH_SANDBOX = (
+SERVICES = (
     "autoscaling",
+    "cloudformation",
+    "cloudwatch",
     "dynamodb",
     "ec2",
     "eks",
+    "elbv2",
+    "events",
     "iam",
+    "logs",
     "pricing",
     "scheduler",
     "sqs",
+    "ssm",
+    "sts",
 )
 
 
@@ -63,7 +70,7 @@ def main(arguments: list[str]) -> None:
 
 
 def load() -> None:
-    """Import the server, and do at once what each sandbox does first."""
+    """Import the server, and do once what sandboxes do at their first calls."""
     _import_server()
     from boto3 import Session
     from moto.core.routing import get_service_router
@@ -72,9 +79,12 @@ def load() -> None:
 
     from leeway_sandbox.aws import documents, images
 
-    for module in ("iam.access_control", "iam.urls", "scheduler.urls", "sqs.urls"):
-        import_module(f"moto.{module}")
-    for service in OF_EACH_SANDBOX:
+    for module in ("cloudformation", "logs"):
+        import_module(f"leeway_sandbox.aws.{module}")
+    for module in ("cloudwatch", "iam", "scheduler", "sqs", "ssm", "sts"):
+        import_module(f"moto.{module}.urls")
+    import_module("moto.iam.access_control")
+    for service in SERVICES:
         get_service_model(service)
     for service in ("eks", "scheduler"):
         get_service_router(service)
