@@ -77,7 +77,7 @@ def load() -> None:
     from moto.core.utils import get_service_model
     from moto.eks import utils as eks
 
-    from leeway_sandbox.aws import documents, images
+    from leeway_sandbox.aws import documents, images, prices
 
     for module in ("cloudformation", "logs"):
         import_module(f"leeway_sandbox.aws.{module}")
@@ -87,12 +87,13 @@ def load() -> None:
     for service in SERVICES:
         get_service_model(service)
     for service in ("eks", "scheduler"):
-        get_service_router(service)
+        get_service_router(service)._get_router("rest-json")
     session = Session()
     session.get_available_partitions()
     vars(eks)["Session"] = lambda: session
     images.node_images()
     documents.write_types()
+    prices.load()
 
 
 def _import_server() -> None:

@@ -41,22 +41,16 @@ def spot_price(instance_type: str, zone: str) -> float:
     return regions.spot_price(kind, zone) if kind else 0.0
 
 
-def spot_offers(
-    types: Container[str] | None, zones: Container[str] | None, products: Container[str] | None
-) -> list[tuple[str, str, str, float]]:
-    """Return type, zone, product and USD per hour of Spot offers; None selects everything."""
+@functools.cache
+def spot_offers() -> tuple[tuple[str, str, str, float], ...]:
+    """Return type, zone, product and USD per hour of all Spot offers."""
     offers = []
     for offering in INSTANCE_TYPE_OFFERINGS["availability-zone"].get(regions.REGION, []):
         name, zone = offering["InstanceType"], offering["Location"]
-        if (types is None or name in types) and (zones is None or zone in zones):
-            linux = spot_price(name, zone)
-            windows = linux + regions.windows_surcharge(INSTANCE_TYPES[name])
-            offers += [
-                (name, zone, product, price)
-                for product, price in (("Linux/UNIX", linux), ("Windows", windows))
-                if products is None or product in products
-            ]
-    return offers
+        linux = spot_price(name, zone)
+        windows = linux + regions.windows_surcharge(INSTANCE_TYPES[name])
+        offers += [(name, zone, "Linux/UNIX", linux), (name, zone, "Windows", windows)]
+    return tuple(offers)
 
 
 class PricingResponse(BaseResponse):
@@ -73,7 +67,7 @@ class PricingResponse(BaseResponse):
         found = [one for one in products() if wanted.items() <= one.attributes.items()]
         limit = self._get_param("MaxResults") or MOST_PRODUCTS
         shown, token = page(found if code == SERVICE else [], limit, self._get_param("NextToken"))
-        listed = [json.dumps(product.priced()) for product in shown]
+        listed = [product.listed for product in shown]
         return ActionResult({"FormatVersion": "aws_v1", "PriceList": listed, "NextToken": token})
 
 
@@ -85,8 +79,9 @@ class Product:
     attributes: Mapping[str, str]
     price: float
 
-    def priced(self) -> dict[str, Any]:
-        """Return the product as an entry of a price list."""
+    @functools.cached_property
+    def listed(self) -> str:
+        """The product as an entry of a price list, in JSON."""
         term = f"{self.sku}.{TERM}"
         kind, system = self.attributes["instanceType"], self.attributes["operatingSystem"]
         dimension = {
@@ -100,7 +95,7 @@ class Product:
             ),
             "pricePerUnit": {"USD": f"{self.price:.10f}"},
         }
-        return {
+        entry = {
             "product": {
                 "productFamily": "Compute Instance",
                 "sku": self.sku,
@@ -121,6 +116,7 @@ class Product:
             "version": VERSION,
             "publicationDate": PUBLISHED,
         }
+        return json.dumps(entry)
 
 
 @functools.cache
@@ -174,11 +170,16 @@ class SpotPrices(SpotInstances):
         """Return one page of the prices that the parameters and filters select."""
         filters = self._filters_from_querystring()
         zone = self._get_param("AvailabilityZone")
-        offers = spot_offers(
+        selected: tuple[Container[str] | None, ...] = (
             self._get_param("InstanceTypes") or filters.get("instance-type"),
             [zone] if zone else filters.get("availability-zone"),
             self._get_param("ProductDescriptions") or filters.get("product-description"),
         )
+        offers = [
+            offer
+            for offer in spot_offers()
+            if all(one is None or value in one for value, one in zip(offer, selected, strict=False))
+        ]
         limit = self._get_param("MaxResults") or MOST_PRICES
         shown, token = page(offers, limit, self._get_param("NextToken"))
         history = [
@@ -208,3 +209,11 @@ def add_retired_types() -> None:
             if location_type != "availability-zone-id" and (name, location) not in offered:
                 offered.add((name, location))
                 known.append({"InstanceType": name, "Location": location})
+
+
+def load() -> None:
+    """Compute all prices."""
+    add_retired_types()
+    spot_offers()
+    for one in products():
+        one.listed  # noqa: B018 - it is kept
