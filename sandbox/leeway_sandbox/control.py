@@ -129,10 +129,12 @@ class ReadyCounts:
 class Controls:
     """The control APIs by part, such as `aws`, and the entries of their journals."""
 
-    def __init__(self, urls: Mapping[str, str], headers: Mapping[str, str]) -> None:
+    def __init__(
+        self, urls: Mapping[str, str], headers: Mapping[str, str], timeout: float = 30.0
+    ) -> None:
         self.headers = dict(headers)
         self._urls = urls
-        self._http = urllib3.PoolManager(retries=False, timeout=30.0)
+        self._http = urllib3.PoolManager(retries=False, timeout=timeout)
         self._read = dict.fromkeys(urls, 0)
         self._entries: list[dict[str, Any]] = []
 

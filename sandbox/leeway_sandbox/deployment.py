@@ -3,13 +3,12 @@
 import functools
 import json
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import Any
 
 import boto3
-import urllib3
 from botocore.exceptions import ClientError
 
+from leeway_sandbox.control import Controls
 from leeway_sandbox.errors import SandboxError
 from leeway_sandbox.template import (
     DeployedTemplate,
@@ -67,7 +66,9 @@ def deploy(
     known = set(session.get_available_services())
     definitions = [_definition(function, known) for function in template.functions]
     sources = [_event_source(source) for source in template.event_sources]
-    _register(lambda_endpoint, {"functions": definitions, "eventSources": sources}, headers)
+    service = Controls({"lambda": lambda_endpoint}, headers, _REGISTRATION_SECONDS)
+    registered = {"functions": definitions, "eventSources": sources}
+    service.call("lambda", "PUT", "functions", registered)
     # Rules come last, so that no event is delivered before the functions are registered.
     for rule in template.rules:
         _create_rule(events, rule)
@@ -200,12 +201,3 @@ def _event_source(source: EventSourceResource) -> dict[str, Any]:
         "partialFailures": source.partial_failures,
         "concurrency": source.concurrency,
     }
-
-
-def _register(endpoint: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> None:
-    url = f"{endpoint}/_sandbox/functions"
-    answer = urllib3.request(
-        "PUT", url, json=body, headers=headers, timeout=_REGISTRATION_SECONDS, retries=False
-    )
-    if answer.status != HTTPStatus.OK:
-        raise SandboxError(f"The Lambda service refuses the functions: {answer.data.decode()}")

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.request import getproxies_environment
 
-import urllib3
-
 from leeway_sandbox.access import bearer, new_token
 from leeway_sandbox.children import Child
+from leeway_sandbox.control import Controls
 from leeway_sandbox.errors import SandboxError
 from leeway_sandbox.installed import ROOT
 from leeway_sandbox.scenario import Scenario
@@ -134,26 +133,17 @@ class Startup:
 
     def _link(self, endpoints: Endpoints, kubernetes_port: int, headers: Mapping[str, str]) -> None:
         name = self.scenario.cluster
-        answer = urllib3.request(
-            "PUT",
-            f"{endpoints.aws}/_sandbox/links",
-            headers=headers,
-            json={
-                "kubernetes": {name: endpoints.kubernetes_control},
-                "eks": {
-                    name: {
-                        "endpoint": f"https://{self.advertise}:{kubernetes_port}",
-                        "ca_file": endpoints.ca,
-                    }
-                },
-                "lambda": endpoints.lambda_,
+        links = {
+            "kubernetes": {name: endpoints.kubernetes_control},
+            "eks": {
+                name: {
+                    "endpoint": f"https://{self.advertise}:{kubernetes_port}",
+                    "ca_file": endpoints.ca,
+                }
             },
-        )
-        if answer.status >= 300:
-            problem = answer.data.decode()
-            raise SandboxError(
-                f"The control API of the process aws answered HTTP {answer.status}: {problem}"
-            )
+            "lambda": endpoints.lambda_,
+        }
+        Controls({"aws": endpoints.aws}, headers).call("aws", "PUT", "links", links)
 
 
 def _import_translator(template: Path) -> None:

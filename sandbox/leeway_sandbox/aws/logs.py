@@ -10,11 +10,9 @@ import json
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from http import HTTPStatus
 from typing import Any
 
 import moto.logs.models as moto_logs
-import urllib3
 from moto.logs.exceptions import InvalidParameterException
 from moto.logs.models import LogsBackend, logs_backends
 from moto.logs.responses import LogsResponse
@@ -23,7 +21,8 @@ from leeway_sandbox.aws.authorization import Authorization
 from leeway_sandbox.aws.calls import Call
 from leeway_sandbox.aws.cloud import ACCOUNT, Cloud
 from leeway_sandbox.aws.log_patterns import BadPatternError, selecting
-from leeway_sandbox.control import PREFIX
+from leeway_sandbox.control import Controls
+from leeway_sandbox.errors import SandboxError
 from leeway_sandbox.stack import Stack
 
 log = logging.getLogger(__name__)
@@ -131,16 +130,12 @@ class FunctionLogs:
                 self._write(events)
 
     def _read(self, lambda_url: str) -> list[Event]:
-        url = f"{lambda_url}{PREFIX}logs?since={self._next}"
+        service = Controls({"lambda": lambda_url}, self._headers)
         try:
-            answer = urllib3.request("GET", url, headers=self._headers, retries=False)
-        except urllib3.exceptions.HTTPError as error:
+            found = service.call("lambda", "GET", f"logs?since={self._next}")
+        except SandboxError as error:
             log.warning("The lines of the functions were not read: %s", error)
             return []
-        if answer.status != HTTPStatus.OK:
-            log.warning("The lines of the functions were not read: HTTP %s", answer.status)
-            return []
-        found: dict[str, Any] = answer.json()
         self._next = found["next"]
         events: list[Event] = found["events"]
         return events

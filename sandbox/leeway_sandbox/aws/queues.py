@@ -10,12 +10,10 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
 
 import moto.sqs.models as moto_sqs
-import urllib3
 from moto.core.utils import unix_time_millis
 from moto.sqs import urls
 from moto.sqs.exceptions import QueueDoesNotExist
@@ -24,6 +22,8 @@ from moto.sqs.models import DEDUPLICATION_TIME_IN_SECONDS, Message, Queue, SQSBa
 from leeway_sandbox.aws.calls import Answer, Call, Environ
 from leeway_sandbox.aws.cloud import ACCOUNT, Cloud
 from leeway_sandbox.aws.eventbridge import EventBus
+from leeway_sandbox.control import Controls
+from leeway_sandbox.errors import SandboxError
 
 LONGEST_WAIT = 20  # seconds
 
@@ -200,15 +200,12 @@ class Killer:
         self._cloud.journal.add("caller-killed", call=str(call), functions=functions)
 
     def _kill(self, access_key: str) -> list[str]:
-        url = f"{self._bus.deliveries.lambda_url}/_sandbox/kill"
-        body = {"accessKey": access_key}
+        service = Controls({"lambda": str(self._bus.deliveries.lambda_url)}, self._headers)
         try:
-            answer = urllib3.request("POST", url, json=body, headers=self._headers, retries=False)
-        except urllib3.exceptions.HTTPError as error:
+            killed: list[str] = service.call("lambda", "POST", "kill", {"accessKey": access_key})[
+                "functions"
+            ]
+        except SandboxError as error:
             log.warning("The caller was not killed: %s", error)
             return []
-        if answer.status != HTTPStatus.OK:
-            log.warning("The caller was not killed: HTTP %s", answer.status)
-            return []
-        killed: list[str] = answer.json()["functions"]
         return killed

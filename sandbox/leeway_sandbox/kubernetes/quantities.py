@@ -6,23 +6,9 @@ import functools
 import math
 from decimal import Decimal, InvalidOperation
 
-_SUFFIXES = {
-    "n": Decimal("1e-9"),
-    "u": Decimal("1e-6"),
-    "m": Decimal("1e-3"),
-    "": Decimal(1),
-    "k": Decimal(10) ** 3,
-    "M": Decimal(10) ** 6,
-    "G": Decimal(10) ** 9,
-    "T": Decimal(10) ** 12,
-    "P": Decimal(10) ** 15,
-    "E": Decimal(10) ** 18,
-    "Ki": Decimal(2) ** 10,
-    "Mi": Decimal(2) ** 20,
-    "Gi": Decimal(2) ** 30,
-    "Ti": Decimal(2) ** 40,
-    "Pi": Decimal(2) ** 50,
-    "Ei": Decimal(2) ** 60,
+_DECIMAL = ("n", "u", "m", "", "k", "M", "G", "T", "P", "E")
+_SUFFIXES = {one: Decimal(10) ** (3 * power) for power, one in enumerate(_DECIMAL, -3)} | {
+    f"{one}i": Decimal(2) ** (10 * power) for power, one in enumerate("KMGTPE", 1)
 }
 
 
