@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -75,6 +75,7 @@ def find_offers(region: str | None, stack: str, *, sandbox: bool) -> Offers:
     return Offers(sandbox_catalog(region)) if sandbox else account_offers(region, stack)
 
 
+@cache
 def sandbox_catalog(region: str | None = None) -> "Catalog":
     """Return the catalog of the sandbox: real instance types and zones, its own prices."""
     from leeway.selection.offers.survey import compressed, opened
@@ -82,6 +83,7 @@ def sandbox_catalog(region: str | None = None) -> "Catalog":
     return opened(compressed(sandbox_survey(region)))
 
 
+@cache
 def sandbox_survey(region: str | None = None) -> "Survey":
     """Return the survey of a region of the sandbox.
 
