@@ -8,15 +8,10 @@ from leeway_cli import main
 from leeway_sandbox.nursery import VARIABLE
 
 
-@pytest.fixture(autouse=True)
-def as_users_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start the servers of the sandbox as processes of their own."""
-    monkeypatch.delenv(VARIABLE)
-
-
 def test_a_storm_has_no_faults_and_a_pool_launches_on_demand_while_spot_is_short(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)  # each server is a process, as users have it
     page = tmp_path / "report.html"
     size = ["--nodes", "6", "--interruptions", "3"]
     monkeypatch.setattr("leeway_cli.demo.command.OPENED_WITHIN", 0.0)
