@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,17 +23,24 @@ def environment(line: str, kubeconfig: Path | None = None) -> dict[str, str]:
     }
 
 
-def completed(line: str, kubeconfig: Path) -> list[str]:
-    """Return the completions of the last word of a line, from a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "leeway_cli"],
-        env={**os.environ, **environment(line, kubeconfig)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stderr == ""
-    return done.stdout.split()
+type Complete = Callable[..., list[str]]
+
+
+@pytest.fixture
+def complete(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Complete:
+    """Return the completions of the last word of a line."""
+
+    def run(line: str, kubeconfig: Path | None = None) -> list[str]:
+        for name, value in environment(line, kubeconfig).items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr("sys.argv", ["leeway"])
+        with pytest.raises(SystemExit):
+            main.main()
+        printed = capsys.readouterr()
+        assert printed.err == ""
+        return printed.out.split()
+
+    return run
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -52,21 +60,22 @@ def test_a_script_for_a_shell_is_printed(shell: str, capsys: pytest.CaptureFixtu
         ("leeway get head", "headrooms"),
     ],
 )
-def test_a_word_is_completed(
-    line: str, word: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_word_is_completed(line: str, word: str, complete: Complete) -> None:
+    assert complete(line) == [word]
+
+
+def test_nodes_are_completed_from_the_cluster_and_not_without_an_answer(
+    tmp_path: Path, complete: Complete
 ) -> None:
-    for name, value in environment(line).items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr("sys.argv", ["leeway"])
-    with pytest.raises(SystemExit):
-        main.main()
-    printed = capsys.readouterr()
-    assert (printed.out.split(), printed.err) == ([word], "")
-
-
-def test_nodes_are_completed_from_the_cluster_and_not_without_an_answer(tmp_path: Path) -> None:
     with running_cluster(tmp_path) as live:
         first, second = sorted(live.add_nodes(1, 2))
-        assert completed("leeway explain node ip-", live.kubeconfig()) == [first, second]
-        assert completed(f"leeway drain {first} ip-", live.kubeconfig()) == [second]
-    assert completed("leeway drain ip-", live.kubeconfig()) == []
+        done = subprocess.run(
+            [sys.executable, "-m", "leeway_cli"],
+            env={**os.environ, **environment("leeway explain node ip-", live.kubeconfig())},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert (done.stdout.split(), done.stderr) == ([first, second], "")
+        assert complete(f"leeway drain {first} ip-", live.kubeconfig()) == [second]
+    assert complete("leeway drain ip-", live.kubeconfig()) == []
