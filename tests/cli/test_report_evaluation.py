@@ -8,6 +8,7 @@ from tests.cli.journals import (
     AGENT,
     BY_HAND,
     DNS,
+    GROUP,
     INSTANCE,
     LATE,
     NEW_INSTANCE,
@@ -232,16 +233,6 @@ def test_a_duplicate_notice_is_counted_and_causes_no_second_drain() -> None:
     assert report.good
 
 
-def test_a_node_that_is_cordoned_and_drained_twice_is_a_fault() -> None:
-    journal = good_storm().notice(1.5).moved("shop/web-1", WEB, at=0.5)
-    report = read(journal.add(1.8, "node-cordoned", node=NODE).evicted(1.9, "shop/web-1"))
-
-    assert only_node(report).faults == (
-        "It was cordoned 2 times.",
-        "Evicted more than once: shop/web-1.",
-    )
-
-
 def test_a_critical_pod_that_ends_after_the_other_pods_is_no_fault() -> None:
     journal = good_storm().moved("shop/web-1", WEB, at=0.5, took=1.0)
     report = read(journal.moved("kube-system/dns-1", DNS, at=2.0))
@@ -257,29 +248,36 @@ def test_a_critical_pod_that_ends_first_before_its_latest_time_is_a_fault() -> N
     assert read(late).good
 
 
-def test_a_node_that_was_not_cordoned_is_a_fault() -> None:
-    report = read(good_storm(cordoned=None))
-
-    assert only_node(report).faults == ("It was not cordoned.",)
-
-
-def test_a_node_that_was_not_replaced_is_a_fault() -> None:
-    entries = without(good_storm(), "instance-state", instance=NEW_INSTANCE)
-
-    assert only_node(report_from_journal(entries, PLAN)).faults == ("No replacement was launched.",)
-
-
-def test_a_second_replacement_is_a_fault() -> None:
-    journal = good_storm()
-    journal.add(9.0, "instance-state", instance="i-3", state="pending", group="spot-plain")
-
-    assert read(journal).faults == ("spot-plain launched 2 instances for 1 that it lost.",)
-
-
-def test_a_cordon_without_a_notice_is_a_fault() -> None:
-    journal = good_storm().add(1.0, "node-cordoned", node=OTHER_NODE)
-
-    assert read(journal).faults == (f"{OTHER_NODE} was cordoned without a notice.",)
+def test_what_a_run_must_not_do_is_a_fault_of_its_node_group_or_instance() -> None:
+    twice = good_storm().notice(1.5).moved("shop/web-1", WEB, at=0.5)
+    twice.add(1.8, "node-cordoned", node=NODE).evicted(1.9, "shop/web-1")
+    second = {"instance": "i-3", "state": "pending", "group": GROUP}
+    ended = {"instance": OTHER_INSTANCE, "state": "shutting-down", "group": None}
+    for entries, *faults in (
+        (good_storm(cordoned=None).entries, f"{NODE}: It was not cordoned."),
+        (
+            without(good_storm(), "instance-state", instance=NEW_INSTANCE),
+            f"{NODE}: No replacement was launched.",
+        ),
+        (
+            twice.entries,
+            f"{NODE}: It was cordoned 2 times.",
+            f"{NODE}: Evicted more than once: shop/web-1.",
+        ),
+        (
+            good_storm().add(9.0, "instance-state", **second).entries,
+            "spot-plain launched 2 instances for 1 that it lost.",
+        ),
+        (
+            good_storm().add(1.0, "node-cordoned", node=OTHER_NODE).entries,
+            f"{OTHER_NODE} was cordoned without a notice.",
+        ),
+        (
+            good_storm().add(3.0, "instance-state", **ended).entries,
+            f"{OTHER_INSTANCE}: It belongs to another cluster, but it was terminated.",
+        ),
+    ):
+        assert report_from_journal(entries, PLAN).all_faults == tuple(faults)
 
 
 def test_an_unchanged_instance_of_another_cluster_has_no_fault() -> None:
@@ -288,15 +286,6 @@ def test_an_unchanged_instance_of_another_cluster_has_no_fault() -> None:
     (other,) = report.unmanaged
     assert other.faults == ()
     assert len(other.notices) == 1
-
-
-def test_an_instance_of_another_cluster_that_is_terminated_before_its_reclaim_is_a_fault() -> None:
-    journal = good_storm()
-    journal.add(3.0, "instance-state", instance=OTHER_INSTANCE, state="shutting-down", group=None)
-
-    assert read(journal).all_faults == (
-        f"{OTHER_INSTANCE}: It belongs to another cluster, but it was terminated.",
-    )
 
 
 def test_the_report_has_the_events_that_leeway_published() -> None:
