@@ -23,7 +23,6 @@ __all__ = ["KEY", "account"]
 
 ZONES = frozenset({"us-east-1a", "us-east-1b"})
 SPOT = {"OnDemandBaseCapacity": 1, "OnDemandPercentageAboveBaseCapacity": 20}
-CATALOG = sandbox_catalog("us-east-1")
 
 
 def group(*types: str, weights: Mapping[str, int] | None = None, **more: Any) -> ScalingGroup:
@@ -54,11 +53,11 @@ def overrides(advice: Advice) -> dict[str, Mapping[str, str]]:
 
 
 def test_a_group_of_one_type_gets_types_that_hold_as_much() -> None:
-    advice = advise(group("m5.large"), CATALOG, None)
+    advice = advise(group("m5.large"), sandbox_catalog(), None)
     assert len(overrides(advice)) == 20
     assert next(iter(overrides(advice))) == "m5.large"
     for name in overrides(advice):
-        machine = CATALOG.machine(name)
+        machine = sandbox_catalog().machine(name)
         assert machine is not None
         assert machine.vcpus >= 2
         assert machine.memory_mib >= 8192
@@ -77,7 +76,7 @@ def test_a_group_of_one_type_gets_types_that_hold_as_much() -> None:
 
 def test_small_pods_allow_smaller_types() -> None:
     pods = Resources({"cpu": 1000, "memory": 2 * 2**30, "pods": 8})
-    advice = advise(group("m5.xlarge"), CATALOG, pods)
+    advice = advise(group("m5.xlarge"), sandbox_catalog(), pods)
     sizes = {name.partition(".")[2] for name in overrides(advice)}
     assert "large" in sizes
     assert advice.need == pods
@@ -85,12 +84,14 @@ def test_small_pods_allow_smaller_types() -> None:
 
 def test_pods_that_no_type_of_the_group_holds_do_not_decide() -> None:
     pods = Resources({"cpu": 30_000, "memory": 2**30, "pods": 1})
-    assert advise(group("m5.large"), CATALOG, pods).need.of("cpu") < 2000
+    assert advise(group("m5.large"), sandbox_catalog(), pods).need.of("cpu") < 2000
 
 
 def test_a_group_with_weights_gets_weights_by_what_types_hold() -> None:
     advice = advise(
-        group("m5.large", "m5.xlarge", weights={"m5.large": 2, "m5.xlarge": 4}), CATALOG, None
+        group("m5.large", "m5.xlarge", weights={"m5.large": 2, "m5.xlarge": 4}),
+        sandbox_catalog(),
+        None,
     )
     found = overrides(advice)
     assert (found["m5.large"]["WeightedCapacity"], found["m5.xlarge"]["WeightedCapacity"]) == (
@@ -98,17 +99,17 @@ def test_a_group_with_weights_gets_weights_by_what_types_hold() -> None:
         "4",
     )
     for name, one in found.items():
-        machine = CATALOG.machine(name)
+        machine = sandbox_catalog().machine(name)
         assert machine is not None
         assert 1 <= int(one["WeightedCapacity"]) <= machine.vcpus + 1
         assert machine.vcpus <= 16
 
 
 def test_types_with_an_accelerator_or_another_processor_are_not_mixed() -> None:
-    gpus = overrides(advise(group("g5.xlarge"), CATALOG, None))
+    gpus = overrides(advise(group("g5.xlarge"), sandbox_catalog(), None))
     assert all(name.startswith("g") for name in gpus)
-    arm = overrides(advise(group("m6g.large"), CATALOG, None))
-    assert all((found := CATALOG.machine(name)) and found.arm for name in arm)
+    arm = overrides(advise(group("m6g.large"), sandbox_catalog(), None))
+    assert all((found := sandbox_catalog().machine(name)) and found.arm for name in arm)
     assert len(arm) > 5
 
 
@@ -116,10 +117,10 @@ def test_a_type_with_less_than_one_unit_is_left_out() -> None:
     pods = Resources({"cpu": 500, "memory": 2**30, "pods": 3})
     for weight in (1, 3, 8):
         weighted = group("m5.2xlarge", weights={"m5.2xlarge": weight})
-        found = overrides(advise(weighted, CATALOG, pods))
+        found = overrides(advise(weighted, sandbox_catalog(), pods))
         assert len(found) > 5
         for name, one in found.items():
-            machine = CATALOG.machine(name)
+            machine = sandbox_catalog().machine(name)
             assert machine is not None
             units = weight * min(machine.vcpus / 8, machine.memory_mib / 32768)
             # A larger node reserves a smaller share for the system.
@@ -140,24 +141,24 @@ def with_own(*types: str, own: Mapping[str, Any], **more: Any) -> ScalingGroup:
 )
 def test_added_types_run_the_template_of_the_group(own: Mapping[str, Any]) -> None:
     both = with_own("m6g.large", "m5.large", own={"m6g.large": own})
-    added = set(overrides(advise(both, CATALOG, None))) - {"m6g.large"}
+    added = set(overrides(advise(both, sandbox_catalog(), None))) - {"m6g.large"}
     assert len(added) > 5
-    assert not any((found := CATALOG.machine(name)) and found.arm for name in added)
+    assert not any((found := sandbox_catalog().machine(name)) and found.arm for name in added)
     with pytest.raises(CannotBeDoneError, match="no type in the catalog that runs its launch"):
-        advise(with_own("m6g.large", own={"m6g.large": own}), CATALOG, None)
+        advise(with_own("m6g.large", own={"m6g.large": own}), sandbox_catalog(), None)
 
 
 def test_types_that_the_catalog_lacks_are_named() -> None:
-    advice = advise(group("m5.large", "m99.large", "x99.large"), CATALOG, None)
+    advice = advise(group("m5.large", "m99.large", "x99.large"), sandbox_catalog(), None)
     assert "m99.large" not in overrides(advice)
     assert notes(advice) == ["the catalog lacks m99.large, x99.large: the policy leaves them out"]
 
 
 def test_a_group_without_a_policy_keeps_its_market_and_says_what_to_do() -> None:
-    plain = advise(group("m5.large", described={}), CATALOG, None)
+    plain = advise(group("m5.large", described={}), sandbox_catalog(), None)
     assert plain.policy["InstancesDistribution"]["OnDemandPercentageAboveBaseCapacity"] == 100
     assert "it launches on-demand instances only" in notes(plain)[0]
-    spot = advise(group("m5.large", described={}, spot_in_template=True), CATALOG, None)
+    spot = advise(group("m5.large", described={}, spot_in_template=True), sandbox_catalog(), None)
     assert spot.policy["InstancesDistribution"]["OnDemandPercentageAboveBaseCapacity"] == 0
     assert "InstanceMarketOptions" in notes(spot)[0]
 
