@@ -26,7 +26,7 @@ LONGEST = (
     "conformance/test_adoption.py",
     "cli/test_demo.py",
     "doctor/test_doctor_on_the_sandbox.py",
-    "cli/test_terminate_on_the_sandbox.py",
+    "cli/test_on_the_sandbox.py",
     "kubernetes/test_misbehaviour.py",
     "conformance/test_drains.py",
     "launch/test_kills.py",

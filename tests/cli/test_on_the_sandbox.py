@@ -1,14 +1,15 @@
-"""`leeway terminate` on a running sandbox: what it drains, what it ends, and what it refuses."""
+"""`leeway launch` and `leeway terminate` on a running sandbox: nodes that join, launches that end
+with a reason, and what a node's end drains, ends and refuses."""
 
 import json
 import signal
 import ssl
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -16,16 +17,24 @@ import httpx
 import pytest
 import yaml
 from leeway.aws.table import DynamoTable
+from leeway.catalog.stored import SURVEY
 from leeway.execution.attempt import Phase
 from leeway.retirement.record import RETIREMENT
+from leeway.selection.offers.survey import compressed
 from leeway_cli import main
+from leeway_cli.selection.sources import sandbox_survey
 from leeway_cli.terminate.run import TERMINATED
 from leeway_sandbox.provisioning import IMAGE, client
 from leeway_sandbox.sandbox import Sandbox
-from leeway_sandbox.scenario import Group, Scenario
+from leeway_sandbox.scenario import DISCOVERY_TAG, NODE_ROLE, Group, Scenario
 
 from tests.aws.test_target_contract import balanced
 from tests.cli.conftest import drop_clients
+from tests.end_to_end.environment import until
+from tests.end_to_end.launch_faults import end_admissions
+from tests.end_to_end.rights import check_calls_are_granted
+from tests.launch.pools import ONE_POD_EACH, pool
+from tests.launch.pools import node_class as any_node_class
 from tests.retirement.retirements import interrupted
 
 CLUSTER, FOREIGN = "ends", "somebody-elses"
@@ -38,14 +47,23 @@ type Terminate = Callable[..., tuple[int, dict[str, Any], str]]
 
 @pytest.fixture(scope="module")
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    """Two groups, and one instance of a cluster that somebody else has."""
+    """Two groups, one instance of a cluster that somebody else has, and a catalog."""
     scenario = Scenario(
         cluster=CLUSTER,
         groups=(Group("web", 4), Group("batch", 3)),
         foreign_clusters=(FOREIGN,),
     )
-    with Sandbox.start(scenario, state_dir=tmp_path_factory.mktemp("sandbox")) as running:
+    state, options = tmp_path_factory.mktemp("sandbox"), {"kubernetes": ["--node-join", "1"]}
+    with Sandbox.start(scenario, state_dir=state, options=options) as running:
+        survey = compressed(sandbox_survey())
+        table_of(running).put(SURVEY, survey, region="us-east-1")
         yield running
+        check_calls_are_granted(running)
+
+
+def table_of(sandbox: Sandbox) -> DynamoTable:
+    table = sandbox.environment()["LEEWAY_TABLE"]
+    return DynamoTable(partial(client, "dynamodb", sandbox.aws_url), table)
 
 
 @pytest.fixture(autouse=True)
@@ -121,13 +139,6 @@ def one_of(sandbox: Sandbox, api: httpx.Client, group: str) -> tuple[str, str]:
     return sorted(nodes_of(sandbox, api, group).items())[0]
 
 
-def until(condition: Callable[[], Any], seconds: float = 120) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.1)
-
-
 def run_pod(api: httpx.Client, name: str, node: str, **metadata: Any) -> None:
     spec = {
         "nodeName": node,
@@ -169,6 +180,97 @@ def launched(sandbox: Sandbox, **tags: str) -> str:
         TagSpecifications=[{"ResourceType": "instance", "Tags": written}],
     )
     return str(answer["Instances"][0]["InstanceId"])
+
+
+def node_class(**spec: Any) -> dict[str, Any]:
+    """The node class of the sandbox's network and node role."""
+    terms = [{"tags": {DISCOVERY_TAG: CLUSTER}}]
+    found = {"subnetSelectorTerms": terms, "securityGroupSelectorTerms": terms, "role": NODE_ROLE}
+    return any_node_class(**found, **spec)
+
+
+def launch(
+    sandbox: Sandbox,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    *documents: dict[str, Any],
+    timeout: str = "2m",
+) -> tuple[int, dict[str, Any], str]:
+    """Launch nodes for two pods that need one each: exit code, JSON document and stderr."""
+    container = {"name": "web", "image": "x", "resources": {"requests": {"cpu": "90"}}}
+    pods = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"web-{number}", "namespace": "shop"},
+            "spec": {"containers": [container]},
+        }
+        for number in range(2)
+    ]
+    (folder / "pools.yaml").write_text(yaml.safe_dump_all(documents))
+    (folder / "pods.yaml").write_text(yaml.safe_dump_all(pods))
+    arguments = ["launch", "-f", str(folder / "pools.yaml"), "--pods", str(folder / "pods.yaml")]
+    arguments += ["--cluster", CLUSTER, "--kubeconfig", str(sandbox.kubeconfig)]
+    code = main.run([*arguments, "--timeout", timeout, "-o", "json"])
+    printed = capsys.readouterr()
+    return code, json.loads(printed.out), printed.err
+
+
+def test_launched_nodes_join_with_the_labels_of_their_pool(
+    sandbox: Sandbox, api: httpx.Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def labels(node: str) -> dict[str, str]:
+        found: dict[str, str] = api.get(f"{NODES}/{node}").json()["metadata"]["labels"]
+        return found
+
+    first = pool("first", labels={"team": "a"}, only=ONE_POD_EACH)
+    code, found, err = launch(sandbox, tmp_path, capsys, first, node_class())
+    assert code == 0, err
+    assert len(found["launched"]) == 2
+    nodes = [one["node"] for one in found["nodes"]]
+    assert all(one["ready"] for one in found["nodes"])
+    expected = {
+        "team": "a",
+        "karpenter.sh/nodepool": "first",
+        "karpenter.sh/capacity-type": "spot",
+    }
+    assert len(nodes) == 2
+    for node in nodes:
+        assert expected.items() <= labels(node).items()
+    assert err.count("is Ready") == 2
+    sandbox.set_schedule_speed(12)  # reconcile begins the admissions of a launch by hand
+    initialized = "karpenter.sh/initialized"
+    until(lambda: all(labels(node).get(initialized) == "true" for node in nodes))
+    sandbox.set_schedule_speed(1)
+
+
+def test_without_spot_capacity_nodes_are_on_demand(
+    sandbox: Sandbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shortage = {"service": "ec2", "action": "Launch", "capacity_type": "spot"}
+    sandbox.faults("aws", [shortage | {"error": "InsufficientInstanceCapacity"}])
+    second = pool("second", only=ONE_POD_EACH)
+    code, found, err = launch(sandbox, tmp_path, capsys, second, node_class())
+    assert code == 0, err
+    assert [one["capacityType"] for one in found["launched"]] == ["on-demand"] * 2
+    assert "warning: CapacityUnavailable: " in err
+
+
+def test_nodes_that_cannot_boot_end_the_launch_with_a_reason_and_their_instances_end(
+    sandbox: Sandbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    without_metadata = node_class(metadataOptions={"httpEndpoint": "disabled"})
+    third = pool("third", capacity=["on-demand"], only=ONE_POD_EACH)
+    code, found, err = launch(sandbox, tmp_path, capsys, third, without_metadata, timeout="3s")
+    assert code == 1
+    assert "its node is not Ready" in found["error"]["message"]
+    assert len(found["launched"]) == 2
+    assert [one["ready"] for one in found["nodes"]] == [False, False]
+    assert "aws ec2 get-console-output" in err
+    assert "Traceback" not in err
+    instances = {one["instance"] for one in found["launched"]}
+    end_admissions(sandbox, CLUSTER, instances)
+    until(lambda: {state_of(sandbox, one) for one in instances} <= {*TERMINATED})
 
 
 def test_a_groups_node_is_drained_and_its_group_launches_another(
@@ -299,19 +401,6 @@ def test_a_copy_of_a_provider_id_does_not_end_the_real_nodes_instance(
     assert not api.get(f"{NODES}/{node}").json()["spec"].get("unschedulable")
 
 
-def test_an_instance_that_somebody_else_ends_is_refused(
-    sandbox: Sandbox, copies: Callable[[str, str], None], terminate: Terminate
-) -> None:
-    tags = {"eks:cluster-name": CLUSTER, "eks:nodegroup-name": "managed"}
-    instance = launched(sandbox, Name="x", **tags)
-    copies("refused-1", f"aws:///us-east-1a/{instance}")
-    exit_code, found, err = terminate("refused-1", "--force")
-    assert (exit_code, "drains and terminates it" in found["error"]["message"]) == (1, True)
-    assert "Run `aws autoscaling terminate-instance-in-auto-scaling-group" in err
-    assert err.count("\n") == 1
-    assert state_of(sandbox, instance) not in TERMINATED
-
-
 def test_a_node_that_is_not_drained_keeps_its_instance(
     sandbox: Sandbox, api: httpx.Client, terminate: Terminate
 ) -> None:
@@ -323,9 +412,8 @@ def test_a_node_that_is_not_drained_keeps_its_instance(
     }
     budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
     assert api.post(budgets, json=budget).status_code == 201
-    assert (
-        "because it is not drained" in terminate(node)[1]["error"]["message"]
-    )  # a pod without a controller
+    # A pod without a controller.
+    assert "because it is not drained" in terminate(node)[1]["error"]["message"]
     code, found, err = terminate(node, "--force", "--timeout", "3s")
     assert (code, "because it is not drained" in found["error"]["message"]) == (1, True)
     assert "guarded" in err
@@ -368,8 +456,8 @@ def test_a_refused_call_leaves_a_drained_node_that_a_second_run_ends(
     assert terminate(node, "--force")[0] == 0
 
 
-def test_a_dry_run_changes_nothing(
-    sandbox: Sandbox, api: httpx.Client, terminate: Terminate
+def test_a_dry_run_says_what_it_would_do_and_changes_nothing(
+    sandbox: Sandbox, api: httpx.Client, terminate: Terminate, capsys: pytest.CaptureFixture[str]
 ) -> None:
     node, instance = one_of(sandbox, api, "web")
     code, found, err = terminate(node, "--force", "--dry-run=client")
@@ -377,14 +465,6 @@ def test_a_dry_run_changes_nothing(
     (document,) = found["nodes"]
     assert (document["dryRun"], document["terminated"]) == (True, False)
     assert document["call"] == "TerminateInstanceInAutoScalingGroup"
-    assert state_of(sandbox, instance) not in TERMINATED
-    assert not api.get(f"{NODES}/{node}").json()["spec"].get("unschedulable")
-
-
-def test_the_table_says_what_a_dry_run_would_do(
-    sandbox: Sandbox, api: httpx.Client, capsys: pytest.CaptureFixture[str]
-) -> None:
-    node, instance = one_of(sandbox, api, "web")
     kubeconfig = ["--kubeconfig", str(sandbox.kubeconfig)]
     assert main.run(["terminate", node, "--force", "--dry-run", *kubeconfig]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
@@ -392,6 +472,8 @@ def test_the_table_says_what_a_dry_run_would_do(
         f"node/{node}: instance {instance} would be ended by TerminateInstanceInAutoScalingGroup; "
         "group web launches another instance (dry run)"
     )
+    assert state_of(sandbox, instance) not in TERMINATED
+    assert not api.get(f"{NODES}/{node}").json()["spec"].get("unschedulable")
 
 
 def test_an_open_retirement_is_named(
@@ -403,8 +485,7 @@ def test_an_open_retirement_is_named(
     record = record.model_copy(
         update={"facts": facts, "version": 1, "noticed_at": datetime.now(UTC)}
     )
-    table = sandbox.environment()["LEEWAY_TABLE"]
-    DynamoTable(partial(client, "dynamodb", sandbox.aws_url), table).put(RETIREMENT, record)
+    table_of(sandbox).put(RETIREMENT, record)
     warning = f"warning: Leeway retires node {node} already: spot-interruption of "
 
     def named() -> bool:
