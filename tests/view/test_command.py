@@ -68,7 +68,7 @@ def test_a_port_that_is_used_leaves_no_record(tmp_path: Path) -> None:
     record = tmp_path / "record.jsonl"
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        with pytest.raises(BadInputError, match="--port: expected a port"):
+        with pytest.raises(BadInputError, match=f"--port: expected a port .* got {port}"):
             _show(iter([PICTURE]), port, record, SHORTEST)
     assert not record.exists()
 

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 
 import aiohttp
 import pytest
-from leeway_cli.errors import BadInputError
 from leeway_cli.view.picture import Change, Picture
 from leeway_cli.view.server import Page, serve
 
@@ -145,19 +144,6 @@ def test_a_recording_is_served_instead_of_events() -> None:
         assert await status(session, f"{address}events") == 404
 
     served(use, b"{}\n")
-
-
-def test_a_port_that_is_used_gets_one_line() -> None:
-    async def show(_: Page) -> None: ...
-
-    async def run() -> None:
-        server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-        async with server:
-            port = server.sockets[0].getsockname()[1]
-            with pytest.raises(BadInputError, match=f"--port: expected a port .* got {port}"):
-                await serve(Page(), port, print, show)
-
-    asyncio.run(run())
 
 
 def test_the_page_knows_each_field_of_a_picture_and_of_a_change() -> None:
