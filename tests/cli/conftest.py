@@ -1,6 +1,8 @@
 """Fixtures: the AWS of a sandbox with Leeway's table."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from leeway.wiring import clients
@@ -21,8 +23,7 @@ def embedded_aws() -> Iterator[Sandbox]:
 
 @pytest.fixture
 def aws(embedded_aws: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
-    """The AWS that the environment variables select, without faults and stacks, and with an empty
-    table."""
+    """The AWS that the environment variables select, without faults, and with an empty table."""
     environment = {
         "AWS_ENDPOINT_URL": embedded_aws.url,
         "AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7EXAMPLE",
@@ -42,10 +43,32 @@ def aws(embedded_aws: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sand
     table = embedded_aws.client("dynamodb")
     for item in table.scan(TableName=TABLE)["Items"]:
         table.delete_item(TableName=TABLE, Key={name: item[name] for name in ("pk", "sk")})
-    stacks = embedded_aws.client("cloudformation")
-    for stack in stacks.describe_stacks()["Stacks"]:
-        stacks.delete_stack(StackName=stack["StackId"])
     drop_clients()
+
+
+@pytest.fixture
+def create_stack(aws: Sandbox) -> Iterator[Callable[..., Any]]:
+    """Creates a stack whose output is the table, with these parameters, and deletes it after the
+    test. Returns the client of CloudFormation."""
+    stacks, made = aws.client("cloudformation"), list[str]()
+
+    def create(name: str, **parameters: str) -> Any:
+        template = {
+            "Parameters": {one: {"Type": "String"} for one in parameters},
+            "Resources": {},
+            "Outputs": {"TableName": {"Value": TABLE}},
+        }
+        given = [
+            {"ParameterKey": key, "ParameterValue": value} for key, value in parameters.items()
+        ]
+        body = json.dumps(template)
+        stacks.create_stack(StackName=name, TemplateBody=body, Parameters=given)
+        made.append(name)
+        return stacks
+
+    yield create
+    for name in made:
+        stacks.delete_stack(StackName=name)
 
 
 def drop_clients() -> None:

@@ -584,21 +584,12 @@ def test_an_invalid_aws_environment_is_one_line(
 def test_the_table_is_found_in_the_stacks_outputs_and_an_unmanaged_cluster_is_a_warning(
     run: Run,
     write: Any,
-    aws: Sandbox,
+    create_stack: Any,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.delenv("LEEWAY_TABLE")
-    template = {
-        "Parameters": {"ClusterNames": {"Type": "String"}},
-        "Resources": {},
-        "Outputs": {"TableName": {"Value": TABLE}},
-    }
-    aws.client("cloudformation").create_stack(
-        StackName="nodes",
-        TemplateBody=json.dumps(template),
-        Parameters=[{"ParameterKey": "ClusterNames", "ParameterValue": "dev, prod"}],
-    )
+    create_stack("nodes", ClusterNames="dev, prod")
     assert run("apply", "-f", write(CLUSTER), "--stack", "nodes")[::2] == (0, "")
     other = CLUSTER.replace("prod", "qa")
     code, _, err = run("apply", "-f", write(other), "--stack", "nodes", cluster="qa")

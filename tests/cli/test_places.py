@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 from leeway.catalog.stored import SURVEY
@@ -34,18 +35,13 @@ STACK = "several-places"
 
 
 @pytest.fixture
-def deployed(aws: Sandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[str, ...]:
+def deployed(
+    aws: Sandbox, create_stack: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> tuple[str, ...]:
     """The options of two profiles: account dev has a stack with cluster prod, and gone does not
     answer. Only profiles have endpoints: with the credentials of the environment, botocore would
     call AWS."""
-    stacks = aws.client("cloudformation")
-    template = {
-        "Parameters": {"ClusterNames": {"Type": "String"}},
-        "Resources": {},
-        "Outputs": {"TableName": {"Value": TABLE}},
-    }
-    names = [{"ParameterKey": "ClusterNames", "ParameterValue": "prod"}]
-    stacks.create_stack(StackName=STACK, TemplateBody=json.dumps(template), Parameters=names)
+    create_stack(STACK, ClusterNames="prod")
     status = ProvisioningStatus(cluster="prod", run_at=datetime.now(UTC), why="a test")
     table_in(aws).put(STATUS, status)
     config = tmp_path / "config"
@@ -318,24 +314,12 @@ def test_all_reads_each_cluster_also_where_it_is_the_default(
 
 
 def test_the_stack_of_a_stack_set_is_found_by_the_prefix_of_its_names(
-    aws: Sandbox, monkeypatch: pytest.MonkeyPatch
+    create_stack: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CloudFormation names such a stack after its StackSet, with a UUID."""
     monkeypatch.delenv("LEEWAY_TABLE")
-    stacks = aws.client("cloudformation")
-    names = ("ClusterNames", "NamePrefix")
-    template = {
-        "Parameters": {name: {"Type": "String"} for name in names},
-        "Resources": {},
-        "Outputs": {"TableName": {"Value": TABLE}},
-    }
     stack = "StackSet-nodes-1a2b3c4d-0000-4000-8000-1a2b3c4d5e6f"
-    given = zip(names, ("dev,prod", "fleet"), strict=True)
-    stacks.create_stack(
-        StackName=stack,
-        TemplateBody=json.dumps(template),
-        Parameters=[{"ParameterKey": key, "ParameterValue": value} for key, value in given],
-    )
+    stacks = create_stack(stack, ClusterNames="dev,prod", NamePrefix="fleet")
     found = find_stack("fleet")
     assert (found.table, found.clusters) == (TABLE, ("dev", "prod"))
     cloudformation = CloudFormation(lambda: stacks)
