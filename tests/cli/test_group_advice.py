@@ -16,10 +16,8 @@ from leeway_cli.selection.group_advice import STRATEGY, Advice, ScalingGroup, ad
 from leeway_cli.selection.sources import sandbox_catalog
 
 from tests.aws.stored import table_in
-from tests.cli.test_convert_account import KEY, account, launch_template, subnets
+from tests.cli.test_convert_account import launch_template, subnets
 from tests.sandbox.aws.started import Sandbox
-
-__all__ = ["KEY", "account"]
 
 ZONES = frozenset({"us-east-1a", "us-east-1b"})
 SPOT = {"OnDemandBaseCapacity": 1, "OnDemandPercentageAboveBaseCapacity": 20}
@@ -174,19 +172,19 @@ def create(aws: Sandbox, name: str, **fields: Any) -> None:
 
 
 def test_the_command_prints_a_policy_that_aws_takes(
-    account: Sandbox,
+    aws: Sandbox,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("LEEWAY_CLUSTER", "prod")  # which the command does not use
-    launch_template(account, "advice", InstanceType="m5.large")
-    create(account, "advice", LaunchTemplate={"LaunchTemplateName": "advice", "Version": "$Latest"})
+    launch_template(aws, "advice", InstanceType="m5.large")
+    create(aws, "advice", LaunchTemplate={"LaunchTemplateName": "advice", "Version": "$Latest"})
     assert main.run(["select", "--for-group", "advice", "--sandbox"]) == 0
     printed = capsys.readouterr()
     assert "1 instance type -> 20 instance types" in printed.err
     assert "Interruptions: Leeway knows of no Spot instances of these types" in printed.err
-    account.client("autoscaling").update_auto_scaling_group(
+    aws.client("autoscaling").update_auto_scaling_group(
         AutoScalingGroupName="advice", MixedInstancesPolicy=json.loads(printed.out)
     )
     assert main.run(["select", "--for-group", "advice", "--sandbox", "-o", "yaml"]) == 0
@@ -209,12 +207,12 @@ def test_the_command_prints_a_policy_that_aws_takes(
 
 
 def test_the_interruptions_that_were_counted_are_shown(
-    account: Sandbox, capsys: pytest.CaptureFixture[str]
+    aws: Sandbox, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    launch_template(account, "counted", InstanceType="m5.large")
+    launch_template(aws, "counted", InstanceType="m5.large")
     tag = {"Key": "eks:cluster-name", "Value": "prod", "PropagateAtLaunch": True}
     template = {"LaunchTemplateName": "counted", "Version": "$Latest"}
-    create(account, "counted", LaunchTemplate=template, Tags=[tag])
+    create(aws, "counted", LaunchTemplate=template, Tags=[tag])
     now = datetime.now(UTC)
     for days, interruptions in ((2, 3), (40, 50)):
         end = now - timedelta(days=days)
@@ -225,7 +223,7 @@ def test_the_interruptions_that_were_counted_are_shown(
             OTHER: SpotPool(100.0, 9),
         }
         hour = CostHour("prod", f"{end:%Y-%m-%d}", f"{end:%H}", end, spot=spot)
-        table_in(account).put(COST, hour)
+        table_in(aws).put(COST, hour)
     assert main.run(["select", "--for-group", "counted", "--sandbox"]) == 0
     said = capsys.readouterr().err
     assert "Interruptions in 30 days: 3 in 700 instance-h of 1 type -> " in said, said
@@ -236,7 +234,7 @@ def test_the_interruptions_that_were_counted_are_shown(
     ("service", "action"), [("dynamodb", "Query"), ("cloudformation", "DescribeStacks")]
 )
 def test_interruptions_that_cannot_be_read_are_not_said_to_be_none(
-    account: Sandbox,
+    aws: Sandbox,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     service: str,
@@ -245,27 +243,27 @@ def test_interruptions_that_cannot_be_read_are_not_said_to_be_none(
     if service == "cloudformation":
         monkeypatch.delenv("LEEWAY_TABLE")
     group_name = f"unread-{service}"
-    launch_template(account, group_name, InstanceType="m5.large")
+    launch_template(aws, group_name, InstanceType="m5.large")
     tag = {"Key": "eks:cluster-name", "Value": "prod", "PropagateAtLaunch": True}
     template = {"LaunchTemplateName": group_name, "Version": "$Latest"}
-    create(account, group_name, LaunchTemplate=template, Tags=[tag])
+    create(aws, group_name, LaunchTemplate=template, Tags=[tag])
     fault = {"service": service, "action": action, "error": "AccessDeniedException"}
-    account.control("PUT", "faults", {"faults": [fault | {"status": 400}]})
+    aws.control("PUT", "faults", {"faults": [fault | {"status": 400}]})
     try:
         assert main.run(["select", "--for-group", group_name, "--sandbox"]) == 0
     finally:
-        account.control("PUT", "faults", {"faults": []})
+        aws.control("PUT", "faults", {"faults": []})
     said = capsys.readouterr().err
     assert "warning: the Spot interruptions that Leeway counted are not read: " in said
     assert f"may not call {action}" in said
 
 
 def test_the_template_of_an_override_stays(
-    account: Sandbox, capsys: pytest.CaptureFixture[str]
+    aws: Sandbox, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    launch_template(account, "advice-x86")
-    launch_template(account, "advice-arm")
-    account.client("ec2").create_launch_template_version(
+    launch_template(aws, "advice-x86")
+    launch_template(aws, "advice-arm")
+    aws.client("ec2").create_launch_template_version(
         LaunchTemplateName="advice-arm", LaunchTemplateData={"ImageId": "ami-12c6146b"}
     )
     own = {"LaunchTemplateName": "advice-arm", "Version": "$Latest"}
@@ -277,10 +275,10 @@ def test_the_template_of_an_override_stays(
         "LaunchTemplateSpecification": {"LaunchTemplateName": "advice-x86"},
         "Overrides": overridden,
     }
-    create(account, "both", MixedInstancesPolicy={"LaunchTemplate": template})
+    create(aws, "both", MixedInstancesPolicy={"LaunchTemplate": template})
     assert main.run(["select", "--for-group", "both", "--sandbox"]) == 0
     policy = json.loads(capsys.readouterr().out)
-    account.client("autoscaling").update_auto_scaling_group(
+    aws.client("autoscaling").update_auto_scaling_group(
         AutoScalingGroupName="both", MixedInstancesPolicy=policy
     )
     first = policy["LaunchTemplate"]["Overrides"][0]["LaunchTemplateSpecification"]
@@ -292,15 +290,15 @@ def test_the_template_of_an_override_stays(
 
 
 def test_a_group_that_gets_no_advice_is_one_line(
-    account: Sandbox, capsys: pytest.CaptureFixture[str]
+    aws: Sandbox, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    autoscaling = account.client("autoscaling")
+    autoscaling = aws.client("autoscaling")
     autoscaling.create_launch_configuration(
         LaunchConfigurationName="old", ImageId="ami-12345678", InstanceType="m5.large"
     )
-    create(account, "old", LaunchConfigurationName="old")
-    launch_template(account, "typeless")
-    create(account, "typeless", LaunchTemplate={"LaunchTemplateName": "typeless", "Version": "1"})
+    create(aws, "old", LaunchConfigurationName="old")
+    launch_template(aws, "typeless")
+    create(aws, "typeless", LaunchTemplate={"LaunchTemplateName": "typeless", "Version": "1"})
     for arguments, code, why in (
         (["--for-group", "none"], 1, "There is no Auto Scaling group none in this region."),
         (["--for-group", "old"], 1, "has no launch template, which a MixedInstancesPolicy needs"),
