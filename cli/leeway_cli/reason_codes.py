@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Annotated
 
@@ -37,6 +38,7 @@ class DeclaredCode:
     runbook: str
 
 
+@cache
 def declared_codes() -> tuple[DeclaredCode, ...]:
     """Collect the codes that the modules of Leeway and of `leeway doctor` declare, by part and
     name."""
