@@ -21,18 +21,17 @@ from leeway_cli import main
 from tests.aws.stored import TABLE
 from tests.launch.pools import node_class, pool
 from tests.sandbox.aws.started import Sandbox
-from tests.sandbox.kubernetes.live import PODS, Live, bare_pod, running_cluster
+from tests.sandbox.kubernetes.live import PODS, Live, bare_pod
 
 type Explain = Callable[..., tuple[int, dict[str, Any], str]]
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+def live(live: Live) -> Live:
     """A cluster with one node of eight CPUs."""
-    with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
-        cluster.kubeconfig()
-        cluster.add_nodes(1)
-        yield cluster
+    live.kubeconfig()
+    live.add_nodes(1)
+    return live
 
 
 @pytest.fixture

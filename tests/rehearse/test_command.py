@@ -14,7 +14,7 @@ from tests.cli.conftest import drop_clients
 from tests.launch.pools import node_class
 from tests.launch.pools import pool as node_pool
 from tests.rehearse.documents import Object, budget, node, pod, workload
-from tests.sandbox.kubernetes.live import Live, running_cluster
+from tests.sandbox.kubernetes.live import Live
 
 type Run = Callable[..., tuple[int, str, str]]
 
@@ -242,13 +242,12 @@ def test_bad_options(run: Run, arguments: list[str], expected: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+def live(live: Live) -> Live:
     """A cluster with two nodes and a Deployment."""
-    with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
-        cluster.kubeconfig()
-        cluster.add_nodes(1, 2)
-        cluster.deploy("web", 2)
-        yield cluster
+    live.kubeconfig()
+    live.add_nodes(1, 2)
+    live.deploy("web", 2)
+    return live
 
 
 @pytest.fixture
