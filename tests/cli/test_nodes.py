@@ -226,7 +226,7 @@ def test_a_named_cluster_is_read_at_its_own_server_whatever_the_current_context_
     authority = tmp_path / "ca.crt"
     trustme.CA().cert_pem.write_to_path(str(authority))
     endpoint = {"endpoint": "https://prod.example", "ca_file": str(authority)}
-    aws.control("PUT", "links", {"eks": {"prod": endpoint}})
+    aws.control("PUT", "links", {"eks": {"named": endpoint}})
     staging = tmp_path / "kubeconfig"
     parts = {"cluster": {"server": "https://staging.example"}, "user": {"token": "t"}}
     parts["context"] = {"cluster": "x", "user": "x"}
@@ -234,12 +234,12 @@ def test_a_named_cluster_is_read_at_its_own_server_whatever_the_current_context_
     staging.write_text(json.dumps({**lists, "current-context": "x"}))
     monkeypatch.setenv("KUBECONFIG", str(staging))
 
-    assert open_cluster("prod", None, None).server == "https://prod.example"
+    assert open_cluster("named", None, None).server == "https://prod.example"
     assert capsys.readouterr().err == ""
     assert open_cluster("", None, None).server == "https://staging.example"
     assert capsys.readouterr().err == ""
-    assert open_cluster("prod", None, "x").server == "https://staging.example"
-    assert "cluster prod has https://prod.example" in capsys.readouterr().err
+    assert open_cluster("named", None, "x").server == "https://staging.example"
+    assert "cluster named has https://prod.example" in capsys.readouterr().err
     assert open_cluster("unknown", None, None).server == "https://staging.example"
     assert "warning: the kubeconfig is used for cluster unknown: " in capsys.readouterr().err
 
