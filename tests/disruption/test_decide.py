@@ -120,6 +120,16 @@ def test_small_nodes_of_one_type_become_one_beside_nodes_that_promise_more() -> 
     assert one.saving == pytest.approx(3 * 0.05 - 0.11)
 
 
+def test_what_a_budget_has_left_bounds_how_many_nodes_become_one() -> None:
+    apart = spec(9000, labels={"app": "db"}, pod_anti_affinity=(term(HOSTNAME, app="db"),))
+    full = own_node("large", apart, spec(4000, 31_000), kind="large")
+    small = [own_node(f"small-{i}", spec(500, 3000), kind="small") for i in range(4)]
+    rules = ReturnRules(budgets=(Budget("4"),))
+    for going, most in ((False, 4), (True, 3)):
+        (one,) = decide_returns(snapshot(replace(full, going=going), *small, rules=rules)).returns
+        assert (len(one.nodes), one.replaced) == (most, True)
+
+
 def test_a_large_node_with_few_pods_is_replaced_by_a_cheaper_one() -> None:
     found = decide_returns(snapshot(own_node("large", spec(1500), kind="large")))
     (one,) = found.returns
