@@ -430,7 +430,7 @@ def _savings(report: CostReport) -> Iterator[str]:
 def _title(key: str) -> str:
     from leeway.costs import OTHER
     from leeway.disruption.explain import title_of
-    from leeway.instances.owners import Owner, OwnerKind
+    from leeway.instances.facts import Owner, OwnerKind
 
     kind, _, name = key.partition("/")
     return "(others)" if key == OTHER else title_of(Owner(OwnerKind(kind), name))

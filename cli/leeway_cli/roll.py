@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from leeway.instances.owners import OwnerKind
+from leeway.instances.facts import OwnerKind
 from rich.markup import escape
 
 from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors

@@ -10,7 +10,7 @@ from leeway.admission.admit_node import AdmitNode
 from leeway.admission.outcome import AdmissionOutcome
 from leeway.admission.record import ADMISSION, Admission
 from leeway.execution.attempt import AttemptId
-from leeway.instances.observed import ObservedInstance
+from leeway.instances.facts import ObservedInstance
 from leeway.notices import LifecycleHook
 from leeway.pool_pauses import POOL, PoolRecord
 from leeway.ports.aws import (

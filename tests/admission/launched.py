@@ -3,8 +3,7 @@
 from typing import Any
 
 from leeway.admission.record import Admission
-from leeway.instances.observed import ObservedInstance
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import ObservedInstance, Owner, OwnerKind
 from leeway.pool_pauses import FailedInstance, PoolRecord
 
 from tests.admission.admission_records import LAUNCH, request

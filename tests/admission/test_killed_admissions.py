@@ -14,7 +14,7 @@ from leeway.admission.record import (
     repeated_launch_request,
 )
 from leeway.execution.attempt import AttemptId, Phase
-from leeway.instances.observed import ObservedInstance
+from leeway.instances.facts import ObservedInstance
 from leeway.table import Item, Key
 
 from tests.admission.admission_records import LAUNCH

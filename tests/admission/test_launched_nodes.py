@@ -8,8 +8,7 @@ import pytest
 from leeway.admission.readiness import decide_unjoined
 from leeway.admission.record import AdmissionResult
 from leeway.execution.attempt import Phase
-from leeway.instances.observed import ObservedInstance
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import ObservedInstance, Owner, OwnerKind
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT, Node, Taint
 from leeway.selection.labels import INITIALIZED, JOINED, LAUNCHED, REGISTERED, UNREGISTERED

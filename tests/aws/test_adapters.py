@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.functions import LambdaExecutions, RateLimit
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import Owner, OwnerKind
 from leeway.interruption.receive_notice import NotAllInstancesReceived, NoticeResult
 from leeway.ports.aws import (
     CloudUnavailable,

@@ -20,7 +20,7 @@ from leeway.bootstrap.node import ClusterDetails
 from leeway.clock import SystemClock
 from leeway.disruption.current_launches import CurrentLaunches
 from leeway.disruption.drift import launch_drift_of
-from leeway.instances.owners import INTENT_TAG, OWNER_TAG, POOL_TAG
+from leeway.instances.facts import INTENT_TAG, OWNER_TAG, POOL_TAG
 from leeway.launch.belonging import Network, SecurityGroup, Subnet
 from leeway.launch.fleet_errors import Cause, cause_of
 from leeway.launch.fleets import (

@@ -9,7 +9,7 @@ import pytest
 from leeway.aws.ec2 import Ec2Instances, Ec2Sweep
 from leeway.aws.fleets import Ec2Fleets, Ec2LaunchTemplates
 from leeway.aws.node_sources import Ec2CapacityReservations
-from leeway.instances.owners import INTENT_TAG
+from leeway.instances.facts import INTENT_TAG
 from leeway.launch.fleets import FleetAnswer, FleetRequest, Override, TemplateOverrides
 from leeway.launch.node_settings import cluster_tags
 from leeway.launch.reservations import CapacityReservation

@@ -8,8 +8,14 @@ from botocore.exceptions import ClientError
 from leeway.aws.autoscaling import AutoScalingGroups, AutoScalingWaitingActions
 from leeway.aws.ec2 import Ec2Instances, Ec2Sweep
 from leeway.costs import INTERRUPTED_FOR, interruptions_of
-from leeway.instances.observed import CHANGE_PREFIX, ObservedChange, ObservedHook
-from leeway.instances.owners import OWNED_PREFIX, Owner, OwnerKind
+from leeway.instances.facts import (
+    CHANGE_PREFIX,
+    OWNED_PREFIX,
+    ObservedChange,
+    ObservedHook,
+    Owner,
+    OwnerKind,
+)
 from leeway.notices import InterruptionAction, LifecycleHook
 from leeway.ports.aws import CloudRefused, CloudUnavailable, HookResult, HookSettings, Waiting
 

@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from leeway.admission.record import ADMISSION, Admission, Launch
 from leeway.execution.attempt import Phase
-from leeway.instances.facts import InstanceFacts
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import InstanceFacts, Owner, OwnerKind
 from leeway.launch.carry_out import NODE_LAUNCHED
 from leeway_cli import main
 

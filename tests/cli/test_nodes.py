@@ -12,7 +12,7 @@ import pytest
 import trustme
 import yaml
 from leeway.disruption.explain import ForeignNode, title_of
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import Owner, OwnerKind
 from leeway_cli import main
 from leeway_cli.errors import CannotBeDoneError
 from leeway_cli.explain.capacity import KeptOffers, Source

@@ -1,9 +1,7 @@
 """Which instances `leeway terminate` may end, and by which call."""
 
 import pytest
-from leeway.instances.facts import InstanceFacts
-from leeway.instances.groups import GroupFacts
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import GroupFacts, InstanceFacts, Owner, OwnerKind
 from leeway.ports.kubernetes_objects import Node
 from leeway_cli.stack import same_server
 from leeway_cli.terminate.run import (

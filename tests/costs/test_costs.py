@@ -29,9 +29,13 @@ from leeway.costs import (
 )
 from leeway.execution.attempt import Phase
 from leeway.hibernation import SLEEPING, SleepingPool, SleepingPools
-from leeway.instances.facts import InstanceFacts
-from leeway.instances.observed import ObservedInstance, ObservedInterruption
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import (
+    InstanceFacts,
+    ObservedInstance,
+    ObservedInterruption,
+    Owner,
+    OwnerKind,
+)
 from leeway.notices import InterruptionAction, NoticeKind
 from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.retirement.reasons import RETIREMENT_STARTED

@@ -8,8 +8,7 @@ from typing import Any
 from leeway.capacity_requests import CapacityRequest
 from leeway.disruption.snapshot import Snapshot, snapshot_of
 from leeway.hibernation import Sleeping
-from leeway.instances.facts import InstanceFacts
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import InstanceFacts, Owner, OwnerKind
 from leeway.launch.intent import LaunchIntent
 from leeway.manifests.node_pool import NodePool as PoolManifest
 from leeway.provisioning.cluster_state import (

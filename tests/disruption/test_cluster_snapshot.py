@@ -6,8 +6,7 @@ from datetime import timedelta
 import pytest
 from leeway.disruption.decide import decide_returns
 from leeway.disruption.snapshot import OwnNode, Snapshot, own_instances, snapshot_of
-from leeway.instances.facts import InstanceFacts
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import InstanceFacts, Owner, OwnerKind
 from leeway.launch.fleets import FleetInstance
 from leeway.launch.intent import LaunchIntent
 from leeway.ports.kubernetes_objects import RETIRING

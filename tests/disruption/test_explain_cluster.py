@@ -17,7 +17,7 @@ from leeway.disruption.explain import (
 )
 from leeway.disruption.rules import Budget, Cause, ReturnRules
 from leeway.disruption.snapshot import Snapshot
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import Owner, OwnerKind
 
 from tests.disruption.snapshots import NOW, own_node, snapshot, with_pods
 from tests.disruption.test_decide_properties import running

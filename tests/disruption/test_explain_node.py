@@ -10,7 +10,7 @@ from leeway.disruption.explain import ForeignNode, NodeExplanation, explain_node
 from leeway.disruption.rules import Budget, Cause, ReturnRules
 from leeway.disruption.snapshot import Snapshot
 from leeway.headroom.windows import parse_cron
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import Owner, OwnerKind
 from leeway.policy.rules import Worth
 from leeway.ports.kubernetes_objects import FOREVER
 from leeway.selection.labels import HOSTNAME

@@ -8,8 +8,7 @@ from typing import Any
 
 from leeway.admission.record import ADMISSION, AdmissionRequest, apply_request
 from leeway.aws.table import DynamoTable
-from leeway.instances.facts import InstanceFacts
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import InstanceFacts, Owner, OwnerKind
 from leeway.reasons import Reason
 from leeway_sandbox.provisioning import client
 

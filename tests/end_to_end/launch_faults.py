@@ -15,7 +15,7 @@ from leeway.aws.functions import LambdaExecutions, RateLimit
 from leeway.aws.provision_queue import SqsProvisionNodes
 from leeway.aws.table import DynamoTable
 from leeway.clock import SystemClock
-from leeway.instances.owners import INTENT_TAG, POOL_TAG
+from leeway.instances.facts import INTENT_TAG, POOL_TAG
 from leeway.launch.intent import INTENT, LaunchIntent
 from leeway.selection.labels import NODEPOOL
 from leeway_cli import main

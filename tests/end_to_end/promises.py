@@ -22,7 +22,7 @@ from math import inf
 from leeway.admission.record import ADMISSION
 from leeway.aws.table import DynamoTable
 from leeway.clock import SystemClock
-from leeway.instances.owners import INTENT_TAG, POOL_TAG
+from leeway.instances.facts import INTENT_TAG, POOL_TAG
 from leeway.kubernetes.cluster_states import KubernetesClusterStates
 from leeway.launch.intent import INTENT, LaunchIntent
 from leeway.launch.node_settings import settings_of

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from threading import Lock
 
-from leeway.instances.owners import INTENT_TAG
+from leeway.instances.facts import INTENT_TAG
 from leeway.launch.fleets import FleetAnswer, FleetError, FleetInstance, FleetRequest, Override
 from leeway.ports.aws import CloudUnavailable
 

@@ -5,9 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from leeway.instances.facts import InstanceFacts
-from leeway.instances.groups import GroupFacts, GroupRules
-from leeway.instances.owners import Owner
+from leeway.instances.facts import GroupFacts, GroupRules, InstanceFacts, Owner
 from leeway.notices import LifecycleHook
 from leeway.ports.aws import (
     CloudRefused,

@@ -5,7 +5,7 @@ from typing import Any
 
 from leeway.capacity_requests import CAPACITY_REQUEST, CapacityAnswer
 from leeway.catalog.unavailable import Offering
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import Owner, OwnerKind
 from leeway.notices import NoticeKind
 from leeway.policy.rules import UNAVAILABLE_FOR, ClusterPolicy
 from leeway.reasons import Reason

@@ -1,7 +1,7 @@
 """Owners and clusters, read from the tags of instances."""
 
 import pytest
-from leeway.instances.owners import Owner, OwnerKind, cluster_of, owner_of
+from leeway.instances.facts import Owner, OwnerKind, cluster_of, owner_of
 
 UUID = "0ac1b6a3-4d3e-9f0b-6c56-3f1c2e9a7b10"
 EKS_GROUP = f"eks-ng-{UUID}"

@@ -7,9 +7,7 @@ from typing import Any
 from leeway.admission.record import ADMISSION, Admission
 from leeway.execution.attempt import Phase
 from leeway.instances.facts import FACTS as FACTS_OF_INSTANCE
-from leeway.instances.facts import InstanceFacts
-from leeway.instances.observed import CurrentInstance, ObservedChange
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import CurrentInstance, InstanceFacts, ObservedChange, Owner, OwnerKind
 from leeway.interruption.receive_notice import NoticeOutcome, NoticeResult, ReceiveNotice
 from leeway.notices import NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy

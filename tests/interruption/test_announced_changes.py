@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from leeway.execution.attempt import Phase
-from leeway.instances.observed import ObservedChange
+from leeway.instances.facts import ObservedChange
 from leeway.interruption.receive_notice import NOTICE_IGNORED, NoticeResult
 from leeway.notices import NoticeKind
 from leeway.policy.rules import DEFAULTS

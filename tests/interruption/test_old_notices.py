@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from leeway.instances.observed import CurrentInstance, ObservedChange
+from leeway.instances.facts import CurrentInstance, ObservedChange
 from leeway.interruption.receive_notice import (
     LATE_AFTER,
     NOTICE_IGNORED,

@@ -10,7 +10,7 @@ import pytest
 from leeway.catalog.unavailable import Offering
 from leeway.execution.attempt import Phase
 from leeway.execution.retrying import CONFLICT_TRIES
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import Owner, OwnerKind
 from leeway.interruption.receive_notice import (
     CLAIM_TIME,
     INSTANCE_CONCURRENCY,

@@ -7,8 +7,7 @@ from typing import Any
 
 from leeway.admission.record import ADMISSION, Admission
 from leeway.bootstrap.node import ClusterDetails
-from leeway.instances.facts import InstanceFacts
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import InstanceFacts, Owner, OwnerKind
 from leeway.launch.belonging import Network, Subnet
 from leeway.launch.images import ImageVariant, parameters_of
 from leeway.launch.intent import INTENT, LaunchOutcome

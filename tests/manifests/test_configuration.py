@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leeway.instances.owners import OwnerKind
+from leeway.instances.facts import OwnerKind
 from leeway.manifests.configuration import (
     CAUTIOUS,
     POOL,

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import Owner, OwnerKind
 from leeway.notices import InstanceId, InterruptionAction, Notice, NoticeKind
 from leeway.policy.rules import (
     DEFAULTS,

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from leeway.capacity_requests import CAPACITY_REQUEST
 from leeway.disruption.return_capacity import WATCHED
-from leeway.instances.facts import InstanceFacts
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import InstanceFacts, Owner, OwnerKind
 from leeway.launch.images import ImageVariant
 from leeway.launch.intent import INTENT, JOIN_WITHIN
 from leeway.manifests.in_cluster import KARPENTER_IS_RUNNING

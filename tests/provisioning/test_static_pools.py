@@ -8,8 +8,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 from leeway.capacity_requests import CAPACITY_REQUEST
-from leeway.instances.facts import InstanceFacts
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import InstanceFacts, Owner, OwnerKind
 from leeway.launch.intent import INTENT
 from leeway.manifests.node_pool import NodePool
 from leeway.notices import NoticeKind

@@ -8,15 +8,16 @@ from typing import Any
 from leeway.admission.record import ADMISSION, Admission
 from leeway.costs import Recorded
 from leeway.instances.facts import FACTS as FACTS_OF_INSTANCE
-from leeway.instances.facts import InstanceFacts
-from leeway.instances.observed import (
+from leeway.instances.facts import (
+    InstanceFacts,
     ObservedChange,
     ObservedHook,
     ObservedImpairment,
     ObservedInstance,
     ObservedInterruption,
+    Owner,
+    OwnerKind,
 )
-from leeway.instances.owners import Owner, OwnerKind
 from leeway.interruption.receive_notice import InstanceOutcome, NoticeOutcome, NoticeResult
 from leeway.notices import LifecycleHook
 from leeway.notices.parse import EventOrigin, parse_notice

@@ -11,11 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from leeway.execution.attempt import Phase
 from leeway.headroom.windows import Window, parse_cron
-from leeway.instances.facts import InstanceFacts
+from leeway.instances.facts import GroupRules, InstanceFacts, ObservedInstance, Owner, OwnerKind
 from leeway.instances.group_template import GroupMember, GroupNow, Template, drift_of_member
-from leeway.instances.groups import GroupRules
-from leeway.instances.observed import ObservedInstance
-from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import NoticeKind
 from leeway.policy.rules import ChurnCap, ClusterPolicy, GroupDrift, OnBlocked, Replacement
 from leeway.ports.aws import CloudUnavailable, HookResult

@@ -14,9 +14,7 @@ from leeway.admission.record import (
     apply_request,
 )
 from leeway.execution.attempt import Phase
-from leeway.instances.facts import InstanceFacts
-from leeway.instances.observed import ObservedInstance
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import InstanceFacts, ObservedInstance, Owner, OwnerKind
 from leeway.launch.fleets import FleetInstance, FleetRequest
 from leeway.launch.intent import INTENT, INTENT_BY_HAND, LaunchIntent
 from leeway.launch.node_settings import cluster_tags

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from leeway.admission.record import Admission
 from leeway.execution.attempt import Phase
-from leeway.instances.observed import (
+from leeway.instances.facts import (
     ObservedHook,
 )
 from leeway.notices import LifecycleHook, NoticeKind

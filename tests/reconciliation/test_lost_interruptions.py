@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from leeway.execution.attempt import Phase
-from leeway.instances.observed import (
+from leeway.instances.facts import (
     ObservedInterruption,
 )
 from leeway.notices import InterruptionAction, NoticeKind

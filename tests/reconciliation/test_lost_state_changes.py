@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from leeway.execution.attempt import Phase
-from leeway.instances.observed import (
+from leeway.instances.facts import (
     ObservedInstance,
 )
 from leeway.notices import InterruptionAction, NoticeKind

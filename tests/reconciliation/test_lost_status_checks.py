@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 from leeway.execution.attempt import Phase
-from leeway.instances.observed import ObservedImpairment
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import ObservedImpairment, Owner, OwnerKind
 from leeway.notices import Notice, NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy, Policy, StatusCheck
 from leeway.reconciliation.lost_events import check_impairment, check_recovery

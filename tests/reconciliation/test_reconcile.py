@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 from leeway.costs import Recorded
-from leeway.instances.observed import (
+from leeway.instances.facts import (
     ObservedHook,
     ObservedInterruption,
+    Owner,
+    OwnerKind,
 )
-from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import InterruptionAction, NoticeKind
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.aws import CloudUnavailable

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 from leeway.execution.attempt import OVERDUE, Phase
-from leeway.instances.observed import (
+from leeway.instances.facts import (
     ObservedChange,
     ObservedHook,
     ObservedInstance,
     ObservedInterruption,
+    Owner,
+    OwnerKind,
 )
-from leeway.instances.owners import Owner, OwnerKind
 from leeway.interruption.receive_notice import NoticeOutcome, NoticeResult
 from leeway.notices import InterruptionAction, LifecycleHook, NoticeKind
 from leeway.policy.rules import (

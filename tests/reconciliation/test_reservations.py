@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from leeway.execution.attempt import Phase
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import Owner, OwnerKind
 from leeway.notices import NoticeKind
 from leeway.policy.rules import ClusterPolicy
 from leeway.reconciliation.lost_events import check_block_end

@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leeway.execution.attempt import Phase
-from leeway.instances.facts import InstanceFacts
-from leeway.instances.observed import ObservedInstance
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import InstanceFacts, ObservedInstance, Owner, OwnerKind
 from leeway.notices import NoticeKind
 from leeway.policy.repair import Unhealthy, too_many
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy

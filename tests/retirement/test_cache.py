@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from leeway.execution.attempt import Phase
 from leeway.execution.shared_cache import FRESH_FOR, SharedCache
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import Owner, OwnerKind
 from leeway.notices import LifecycleHook, NoticeKind
 from leeway.ports.aws import CloudRefused, HookSettings
 from leeway.retirement.hooks import GroupCache

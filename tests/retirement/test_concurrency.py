@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from leeway.execution.attempt import AttemptId
-from leeway.instances.groups import GroupFacts
+from leeway.instances.facts import GroupFacts
 from leeway.notices import NoticeKind
 from leeway.ports.aws import Launched, LaunchedInstance
 from leeway.retirement.context import Attempt

@@ -4,8 +4,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from leeway.instances.groups import GroupFacts
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import GroupFacts, Owner, OwnerKind
 from leeway.notices import NoticeKind
 from leeway.policy.rules import VOLUNTARY, Replacement
 from leeway.retirement.decide_replacement import (

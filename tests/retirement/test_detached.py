@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from leeway.execution.attempt import Phase
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import Owner, OwnerKind
 from leeway.notices import NoticeKind
 from leeway.ports.aws import CloudRefused
 from leeway.ports.kubernetes_objects import Pod

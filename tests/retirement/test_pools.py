@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from leeway.capacity_requests import CAPACITY_REQUEST, CapacityAnswer, CapacityRequest
 from leeway.execution.attempt import Phase
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import Owner, OwnerKind
 from leeway.notices import NoticeKind
 from leeway.policy.rules import SUCCESSOR_TIMEOUT, ClusterPolicy, Replacement
 from leeway.retirement.outcome import FAILED, RetirementResult

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leeway.capacity_requests import PriceLimit
 from leeway.disruption.reasons import POOL_IS_AWAKE
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import Owner, OwnerKind
 from leeway.notices import NoticeKind
 from leeway.policy.rules import SUCCESSOR_TIMEOUT, ChurnCap, ClusterPolicy, OnBlocked, Replacement
 from leeway.ports.kubernetes_objects import (

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 from leeway.catalog.unavailable import Offering
-from leeway.instances.groups import GroupFacts
+from leeway.instances.facts import GroupFacts
 from leeway.ports.aws import CloudUnavailable, Launched
 from leeway.ports.kubernetes_objects import Attachment, Node
 from leeway.retirement.group_successors import choose_zones

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 from leeway.execution.attempt import OVERDUE, Phase
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import Owner, OwnerKind
 from leeway.notices import NoticeKind
 from leeway.policy.rules import Action, ChurnCap, ClusterPolicy
 from leeway.ports.aws import HookResult

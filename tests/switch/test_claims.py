@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from leeway.instances.facts import InstanceFacts
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import InstanceFacts, Owner, OwnerKind
 from leeway.ports.kubernetes import ClusterRefused
 from leeway.selection.offers.reservations import ReservedCapacity
 from leeway_cli.errors import CannotBeDoneError

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from leeway.instances.owners import OWNER_TAG, POOL_TAG, OwnerKind
+from leeway.instances.facts import OWNER_TAG, POOL_TAG, OwnerKind
 from leeway.switched import Buyer
 from leeway_cli.adopt.adoptions import ADOPTION, CLAIM_TIME, Adoption
 from leeway_cli.adopt.run import Command

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from leeway.instances.facts import InstanceFacts
-from leeway.instances.owners import OWNER_TAG, POOL_TAG, owner_of
+from leeway.instances.facts import OWNER_TAG, POOL_TAG, InstanceFacts, owner_of
 from leeway.manifests.in_cluster import Lease, running_karpenter
 from leeway.switched import Buyer, Switch
 from leeway_cli.switch.claims import claim_name

@@ -10,7 +10,7 @@ from typing import Any
 
 from leeway.headroom.pause_pods import IMAGE
 from leeway.headroom.pause_pods import NAMESPACE as HEADROOM_NAMESPACE
-from leeway.instances.owners import OWNER_TAG, POOL_TAG
+from leeway.instances.facts import OWNER_TAG, POOL_TAG
 from leeway.launch.node_settings import CLUSTER_TAG
 from leeway.manifests.configuration import StoredManifest
 from leeway.selection.labels import OS

@@ -9,7 +9,7 @@ from typing import Any
 from leeway.bootstrap.kubelet import INSTANCE_TYPE_UNKNOWN
 from leeway.bootstrap.node import ClusterDetails, UserDataError, templates_of
 from leeway.bootstrap.user_data import render
-from leeway.instances.owners import OWNED_PREFIX
+from leeway.instances.facts import OWNED_PREFIX
 from leeway.launch.node_settings import NotLaunchable, is_reserved, settings_of, user_tags
 from leeway.manifests.base import Manifest, check_pool_label
 from leeway.manifests.node_pool import ON_DEMAND_BASE, ON_DEMAND_PERCENTAGE, PoolLabelKey

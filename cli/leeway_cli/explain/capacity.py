@@ -16,8 +16,7 @@ from leeway.disruption.drift import CurrentLaunch
 from leeway.disruption.explain import ForeignNode, GroupSize
 from leeway.disruption.snapshot import ReturnDecision, Snapshot, own_instances, snapshot_of
 from leeway.durations import render_duration
-from leeway.instances.facts import InstanceFacts
-from leeway.instances.owners import Owner, OwnerKind, owner_of
+from leeway.instances.facts import InstanceFacts, Owner, OwnerKind, owner_of
 from leeway.kubernetes.cluster_states import KubernetesClusterStates
 from leeway.manifests.base import Manifest
 from leeway.manifests.cluster import Cluster, cluster_policy

@@ -18,7 +18,7 @@ from leeway.disruption.explain import (
     title_of,
 )
 from leeway.disruption.snapshot import MovablePod
-from leeway.instances.owners import OwnerKind
+from leeway.instances.facts import OwnerKind
 from leeway.ports.kubernetes_objects import FOREVER
 from leeway.printable import printable
 from leeway.reasons import counted

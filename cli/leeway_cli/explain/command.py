@@ -28,8 +28,7 @@ from leeway_cli.output import Format, FormatOption, print_json, stderr_console, 
 from leeway_cli.stack import DEFAULT_STACK, StackOption, find_stack, has_account
 
 if TYPE_CHECKING:
-    from leeway.instances.facts import InstanceFacts
-    from leeway.instances.groups import GroupFacts
+    from leeway.instances.facts import GroupFacts, InstanceFacts
     from leeway.interruption.explain import InstanceFindings
     from leeway.manifests.configuration import Configuration
     from leeway.ports.kubernetes import Cluster

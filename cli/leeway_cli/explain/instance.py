@@ -21,7 +21,7 @@ from leeway_cli.stack import DEFAULT_STACK, StackOption, find_stack
 
 if TYPE_CHECKING:
     from leeway.admission.record import Admission
-    from leeway.instances.observed import ObservedInstance
+    from leeway.instances.facts import ObservedInstance
 
 _ID = re.compile(r"i-[0-9a-f]{8,17}")
 

@@ -10,7 +10,7 @@ from leeway.admission.record import Admission
 from leeway.disruption.explain import Course, ForeignNode, Step, title_of
 from leeway.disruption.rules import Cause
 from leeway.disruption.snapshot import OwnNode
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import Owner, OwnerKind
 from leeway.reasons import Reason
 from leeway.retirement.record import Retirement
 from leeway.selection.labels import OS

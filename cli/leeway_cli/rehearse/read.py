@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from leeway.instances.owners import OwnerKind, owner_of
+from leeway.instances.facts import OwnerKind, owner_of
 from leeway.kubernetes.cluster_states import PATHS
 from leeway.kubernetes.connection import ApiError, Connection, is_unknown_path
 from leeway.kubernetes.http_cluster import selects

@@ -144,7 +144,7 @@ def counted_in(
 def spot_of(group: ScalingGroup, stack: str, now: datetime) -> "Mapping[str, SpotPool]":
     """Read what was counted of the Spot instances of the group's cluster; nothing without a
     deployment, or without a cluster in the tags of the group."""
-    from leeway.instances.owners import cluster_of
+    from leeway.instances.facts import cluster_of
 
     tags = {one["Key"]: one.get("Value", "") for one in group.described.get("Tags", ())}
     cluster = cluster_of(tags)

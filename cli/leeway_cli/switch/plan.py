@@ -16,8 +16,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from leeway.instances.facts import InstanceFacts
-from leeway.instances.owners import OWNED_PREFIX, OWNER_TAG, POOL_TAG, OwnerKind
+from leeway.instances.facts import OWNED_PREFIX, OWNER_TAG, POOL_TAG, InstanceFacts, OwnerKind
 from leeway.kubernetes.custom_resources import LEASE, NAMESPACES
 from leeway.reasons import Reason, counted
 from leeway.switched import Buyer, Switch

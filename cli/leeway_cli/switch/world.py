@@ -11,7 +11,7 @@ from leeway.admission.readiness import NODE_ADMITTED
 from leeway.admission.record import ADMISSION, Admission, AdmissionResult, Launch
 from leeway.aws.ec2 import facts_of
 from leeway.execution.attempt import Phase
-from leeway.instances.owners import INTENT_TAG
+from leeway.instances.facts import INTENT_TAG
 from leeway.kubernetes.connection import is_unknown_path
 from leeway.kubernetes.custom_resources import LEASE, NAMESPACES, HttpClusterApi
 from leeway.manifests.configuration import StoredManifests

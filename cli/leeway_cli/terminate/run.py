@@ -14,9 +14,7 @@ from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.eks import EksClusters
 from leeway.aws.errors import code_of
 from leeway.aws.target_groups import LoadBalancerTargets
-from leeway.instances.facts import InstanceFacts
-from leeway.instances.groups import GroupFacts
-from leeway.instances.owners import OwnerKind, owner_of
+from leeway.instances.facts import GroupFacts, InstanceFacts, OwnerKind, owner_of
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.ports.aws import Target as BalancerTarget
 from leeway.ports.kubernetes_objects import Node

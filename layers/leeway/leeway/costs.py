@@ -29,9 +29,13 @@ from typing import Protocol
 
 from leeway.clock import Clock
 from leeway.hibernation import HIBERNATION, SLEEPING, SleepingPools
-from leeway.instances.facts import InstanceFacts
-from leeway.instances.observed import ObservedInstance, ObservedInterruption
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import (
+    InstanceFacts,
+    ObservedInstance,
+    ObservedInterruption,
+    Owner,
+    OwnerKind,
+)
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 from leeway.retirement.record import RETIREMENT
 from leeway.selection.labels import ON_DEMAND, RESERVED, SPOT

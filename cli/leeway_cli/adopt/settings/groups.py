@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from botocore.exceptions import ClientError
 from leeway.aws.errors import code_of
-from leeway.instances.owners import (
+from leeway.instances.facts import (
     CLUSTER_TAGS,
     GROUP_TAG,
     NODE_GROUP_TAG,

@@ -14,7 +14,7 @@ from leeway.aws.ec2 import PAGE
 from leeway.aws.errors import code_of
 from leeway.aws.table import DynamoTable
 from leeway.catalog.stored import SURVEY
-from leeway.instances.owners import GROUP_TAG, POOL_TAG, cluster_of
+from leeway.instances.facts import GROUP_TAG, POOL_TAG, cluster_of
 from leeway.parallel import in_parallel
 from leeway.selection.offers.survey import UnknownForm, unpacked
 from leeway.wiring.clients import LIST_READ_TIMEOUT, client

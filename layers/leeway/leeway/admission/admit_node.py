@@ -25,7 +25,7 @@ from leeway.admission.record import ADMISSION, Admission, AdmissionResult, Launc
 from leeway.clock import Clock
 from leeway.execution.attempt import AttemptId, Phase, Steps
 from leeway.execution.retrying import API_ERRORS, Conflicts
-from leeway.instances.observed import ObservedInstance
+from leeway.instances.facts import ObservedInstance
 from leeway.pool_pauses import (
     JOIN_TIME,
     POOL,

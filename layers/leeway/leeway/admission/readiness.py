@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from leeway.admission.record import Admission, AdmissionResult, Launch
-from leeway.instances.observed import ObservedInstance
-from leeway.instances.owners import OwnerKind
+from leeway.instances.facts import ObservedInstance, OwnerKind
 from leeway.reasons import Reason, ReasonCode
 from leeway.selection.labels import READINESS, UNINITIALIZED
 

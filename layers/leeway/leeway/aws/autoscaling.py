@@ -9,8 +9,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from leeway.aws.errors import aws_errors, code_of, message_of
-from leeway.instances.groups import GroupFacts, GroupRules
-from leeway.instances.observed import ObservedHook
+from leeway.instances.facts import GroupFacts, GroupRules, ObservedHook
 from leeway.notices import LifecycleHook
 from leeway.ports.aws import (
     CloudRefused,

@@ -9,15 +9,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from leeway.aws.errors import aws_errors, code_of
-from leeway.instances.facts import InstanceFacts
-from leeway.instances.observed import (
-    CurrentInstance,
-    ObservedChange,
-    ObservedImpairment,
-    ObservedInstance,
-    ObservedInterruption,
-)
-from leeway.instances.owners import (
+from leeway.instances.facts import (
     CLUSTER_TAGS,
     EKS_CLUSTER_TAG,
     FLEET_TAG,
@@ -25,6 +17,12 @@ from leeway.instances.owners import (
     INTENT_TAG,
     OWNED_PREFIX,
     SETTINGS_TAG,
+    CurrentInstance,
+    InstanceFacts,
+    ObservedChange,
+    ObservedImpairment,
+    ObservedInstance,
+    ObservedInterruption,
     cluster_of,
     owner_of,
 )

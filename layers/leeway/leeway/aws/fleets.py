@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from leeway.aws.ec2 import capacity_type_of, reservation_of
 from leeway.aws.errors import aws_errors, code_of
-from leeway.instances.owners import INTENT_TAG
+from leeway.instances.facts import INTENT_TAG
 from leeway.launch.fleets import FleetAnswer, FleetError, FleetInstance, FleetRequest, Override
 from leeway.launch.node_settings import cluster_tags
 from leeway.launch.templates import VERSION, LaunchTemplate, OwnedTemplate, tag_list

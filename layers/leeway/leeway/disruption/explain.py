@@ -22,7 +22,7 @@ from leeway.disruption.protection import (
 )
 from leeway.disruption.rules import Cause, ReturnRules
 from leeway.disruption.snapshot import MovablePod, NodeReturn, OwnNode, ReturnDecision, Snapshot
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import Owner, OwnerKind
 from leeway.printable import printable
 from leeway.reasons import Reason
 from leeway.selection.labels import HOSTNAME

@@ -11,8 +11,7 @@ from math import isfinite
 
 from leeway.disruption.drift import DRIFTS_AFTER, CurrentLaunch, drift_of, launch_drift_of
 from leeway.disruption.rules import Cause, ReturnRules, rules_of
-from leeway.instances.facts import InstanceFacts
-from leeway.instances.owners import OwnerKind
+from leeway.instances.facts import InstanceFacts, OwnerKind
 from leeway.launch.fleets import Offers
 from leeway.launch.images import variant_of
 from leeway.launch.intent import LaunchIntent, doubted_pools, nodes_on_the_way

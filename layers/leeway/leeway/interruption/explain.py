@@ -6,9 +6,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from leeway.durations import render_duration
-from leeway.instances.facts import InstanceFacts
-from leeway.instances.groups import GroupFacts
-from leeway.instances.owners import Owner, OwnerKind, owner_of
+from leeway.instances.facts import GroupFacts, InstanceFacts, Owner, OwnerKind, owner_of
 from leeway.interruption.receive_notice import OWNER_RETIRES_NODE, RETIREMENT_SCHEDULED
 from leeway.notices import Notice
 from leeway.policy.rules import (

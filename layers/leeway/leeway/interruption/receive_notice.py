@@ -16,10 +16,10 @@ from leeway.catalog.unavailable import Offering, UnavailableOfferings
 from leeway.clock import Clock
 from leeway.execution.attempt import RecordChange
 from leeway.execution.retrying import Conflicts
-from leeway.instances.facts import InstanceFacts
-from leeway.instances.observed import (
+from leeway.instances.facts import (
     CHANGE_PREFIX,
     CurrentInstance,
+    InstanceFacts,
     ObservedChange,
     is_over,
     is_scheduled,

@@ -7,7 +7,7 @@ cluster's by something that a manifest cannot write: tags, or what EKS says.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from leeway.instances.owners import CLUSTER_TAGS, OWNED_PREFIX
+from leeway.instances.facts import CLUSTER_TAGS, OWNED_PREFIX
 from leeway.launch.node_settings import NotLaunchable
 
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from leeway.admission.record import ADMISSION, AdmissionRequest, Launch, apply_request
 from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS, Conflicts, WhileUnavailable
-from leeway.instances.facts import InstanceFacts
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import InstanceFacts, Owner, OwnerKind
 from leeway.launch.fleets import FleetAnswer, FleetError, FleetInstance, FleetRequest, Fleets
 from leeway.launch.intent import JOIN_WITHIN, LaunchIntent
 from leeway.parallel import in_parallel

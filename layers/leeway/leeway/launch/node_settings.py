@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from leeway.bootstrap.node import NodeTemplate, templates_of
-from leeway.instances.owners import INTENT_TAG, OWNED_PREFIX, OWNER_TAG, POOL_TAG, SETTINGS_TAG
+from leeway.instances.facts import INTENT_TAG, OWNED_PREFIX, OWNER_TAG, POOL_TAG, SETTINGS_TAG
 from leeway.manifests.base import (
     CapacityReservationTerm,
     Manifest,

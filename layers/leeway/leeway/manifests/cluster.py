@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from leeway.instances.owners import OwnerKind
+from leeway.instances.facts import OwnerKind
 from leeway.manifests.base import (
     Duration,
     IpAddress,

@@ -19,17 +19,18 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import datetime
 
-    from leeway.instances.facts import InstanceFacts
-    from leeway.instances.group_template import GroupNow
-    from leeway.instances.groups import GroupFacts, GroupRules
-    from leeway.instances.observed import (
+    from leeway.instances.facts import (
         CurrentInstance,
+        GroupFacts,
+        GroupRules,
+        InstanceFacts,
         ObservedChange,
         ObservedHook,
         ObservedImpairment,
         ObservedInstance,
         ObservedInterruption,
     )
+    from leeway.instances.group_template import GroupNow
     from leeway.notices import LifecycleHook
 
 

@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
+from leeway.instances.facts import GroupFacts, GroupRules
 from leeway.instances.group_template import GroupMember, GroupNow, drift_of_member
-from leeway.instances.groups import GroupFacts, GroupRules
 from leeway.policy.rules import ClusterPolicy, GroupDrift
 from leeway.ports.kubernetes_objects import Node
 from leeway.reasons import Reason, ReasonCode

@@ -7,7 +7,7 @@ from functools import partial
 
 from leeway.admission.record import ADMISSION, Admission
 from leeway.clock import Clock
-from leeway.instances.observed import (
+from leeway.instances.facts import (
     ObservedChange,
     ObservedHook,
     ObservedImpairment,

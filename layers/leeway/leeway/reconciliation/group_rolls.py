@@ -13,9 +13,8 @@ from functools import cache
 
 from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS, Conflicts
+from leeway.instances.facts import ObservedInstance, OwnerKind
 from leeway.instances.group_template import GroupNow
-from leeway.instances.observed import ObservedInstance
-from leeway.instances.owners import OwnerKind
 from leeway.interruption.instance_state import read_instance
 from leeway.policy.rules import (
     Action,

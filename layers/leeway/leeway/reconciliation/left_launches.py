@@ -19,9 +19,7 @@ from leeway.admission.record import (
 from leeway.clock import Clock
 from leeway.execution.attempt import OVERDUE
 from leeway.execution.retrying import API_ERRORS, Conflicts
-from leeway.instances.facts import InstanceFacts
-from leeway.instances.observed import ObservedInstance
-from leeway.instances.owners import OwnerKind
+from leeway.instances.facts import InstanceFacts, ObservedInstance, OwnerKind
 from leeway.interruption.instance_state import InstanceState, read_instance
 from leeway.launch.carry_out import LAUNCHED_NODE_NOT_ADMITTED, NODE_LAUNCHED
 from leeway.launch.intent import (

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from leeway.admission.record import Admission
 from leeway.execution.attempt import OVERDUE, Phase
-from leeway.instances.observed import (
+from leeway.instances.facts import (
     CHANGE_PREFIX,
     ObservedChange,
     ObservedHook,

@@ -14,14 +14,16 @@ from msgspec import Meta
 
 from leeway.clock import Clock
 from leeway.costs import Recorded
-from leeway.instances.facts import FACTS, InstanceFacts, facts_in
-from leeway.instances.observed import (
+from leeway.instances.facts import (
+    FACTS,
+    InstanceFacts,
     ObservedChange,
     ObservedImpairment,
     ObservedInstance,
     ObservedInterruption,
+    OwnerKind,
+    facts_in,
 )
-from leeway.instances.owners import OwnerKind
 from leeway.interruption.instance_state import read_instance
 from leeway.interruption.receive_notice import NoticeResult, ReceiveNotice
 from leeway.notices import INSTANCE_ID

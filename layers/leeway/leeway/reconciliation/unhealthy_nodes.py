@@ -11,9 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from leeway.instances.facts import InstanceFacts
-from leeway.instances.observed import ObservedInstance
-from leeway.instances.owners import OwnerKind
+from leeway.instances.facts import InstanceFacts, ObservedInstance, OwnerKind
 from leeway.notices import NoticeKind
 from leeway.policy.repair import Unhealthy, too_many, why_unhealthy
 from leeway.policy.rules import ClusterPolicy

@@ -9,7 +9,7 @@ from functools import partial
 
 from leeway.execution.attempt import Phase
 from leeway.execution.retrying import API_ERRORS, LONGEST_RETRY, Conflicts
-from leeway.instances.owners import OwnerKind
+from leeway.instances.facts import OwnerKind
 from leeway.notices import NoticeKind
 from leeway.policy.repair import too_many, why_unhealthy
 from leeway.policy.rules import (

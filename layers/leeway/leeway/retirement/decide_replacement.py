@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from leeway.instances.groups import GroupFacts
-from leeway.instances.owners import Owner, OwnerKind
+from leeway.instances.facts import GroupFacts, Owner, OwnerKind
 from leeway.notices import NoticeKind
 from leeway.policy.rules import VOLUNTARY, Replacement
 from leeway.reasons import Reason

@@ -6,7 +6,7 @@ from functools import partial
 
 from leeway.execution.attempt import Phase
 from leeway.execution.retrying import API_ERRORS
-from leeway.instances.owners import EKS_CLUSTER_TAG, FLEET_TAG, OwnerKind
+from leeway.instances.facts import EKS_CLUSTER_TAG, FLEET_TAG, OwnerKind
 from leeway.policy.rules import VOLUNTARY
 from leeway.ports.aws import (
     CloudRefused,

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from leeway.catalog.unavailable import Offering
 from leeway.execution.retrying import API_ERRORS
-from leeway.instances.groups import GroupFacts
+from leeway.instances.facts import GroupFacts
 from leeway.policy.rules import SUCCESSOR_TIMEOUT, UNAVAILABLE_FOR
 from leeway.ports.aws import CloudRefused, LaunchError
 from leeway.ports.kubernetes import Cluster

@@ -8,7 +8,7 @@ from functools import partial
 from leeway.clock import Clock
 from leeway.execution.attempt import Steps
 from leeway.execution.shared_cache import SharedCache
-from leeway.instances.groups import GroupRules
+from leeway.instances.facts import GroupRules
 from leeway.notices import LifecycleHook
 from leeway.ports.aws import (
     CloudRefused,

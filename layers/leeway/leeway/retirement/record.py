@@ -9,8 +9,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from leeway.capacity_requests import PriceLimit
 from leeway.execution.attempt import KEPT_FOR, Phase
-from leeway.instances.facts import InstanceFacts
-from leeway.instances.owners import OwnerKind
+from leeway.instances.facts import InstanceFacts, OwnerKind
 from leeway.notices import LifecycleHook, NoticeKind
 from leeway.policy.rules import BUDGET_TIMEOUT, SUCCESSOR_TIMEOUT, Action, OnBlocked, Replacement
 from leeway.ports.aws import HookResult

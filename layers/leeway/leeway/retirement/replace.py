@@ -7,8 +7,7 @@ from functools import partial
 
 from leeway.execution.attempt import Phase
 from leeway.execution.retrying import API_ERRORS
-from leeway.instances.groups import GroupFacts, in_service
-from leeway.instances.owners import OwnerKind
+from leeway.instances.facts import GroupFacts, OwnerKind, in_service
 from leeway.policy.rules import SUCCESSOR_TIMEOUT, VOLUNTARY, Replacement
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.reasons import Reason, clause, counted

@@ -26,7 +26,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from leeway.aws.errors import code_of
 from leeway.aws.fleets import Ec2LaunchTemplates
 from leeway.aws.market import pricing_region
-from leeway.instances.owners import GROUP_TAG
+from leeway.instances.facts import GROUP_TAG
 from leeway.kubernetes.connection import Connection, raise_for_status
 from leeway.launch.node_settings import CLUSTER_TAG, cluster_tags
 from leeway.launch.templates import VERSION, OwnedTemplate, tag_list
