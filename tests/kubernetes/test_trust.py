@@ -95,16 +95,25 @@ class Answers(BaseHTTPRequestHandler):
 
 
 class Quiet(ThreadingHTTPServer):
-    """A server that does not print handshakes that its clients abort."""
+    """A server that does not print handshakes that its clients abort. It ends the first `dropped`
+    connections before their handshakes."""
+
+    dropped = 0
+
+    def verify_request(self, request: object, client_address: object) -> bool:
+        """Return whether a connection is served."""
+        self.dropped -= 1
+        return self.dropped < 0
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing."""
 
 
 @contextlib.contextmanager
-def serving(context: ssl.SSLContext) -> Iterator[str]:
+def serving(context: ssl.SSLContext, dropped: int = 0) -> Iterator[str]:
     """Run an API server with this certificate; returns its address."""
     server = Quiet(("127.0.0.1", 0), Answers)
+    server.dropped = dropped
     server.socket = context.wrap_socket(
         server.socket, server_side=True, do_handshake_on_connect=False
     )
@@ -182,6 +191,15 @@ def test_a_certificate_that_has_expired_is_refused(how: str, tmp_path: Path) -> 
         pytest.raises(ClusterUnavailable, match="expired"),
     ):
         ask(connect(how, url, authority.pem, tmp_path))
+
+
+def test_a_connection_that_ends_before_its_handshake_is_opened_once_more(tmp_path: Path) -> None:
+    authority = Authority()
+    context = authority.server(tmp_path, "127.0.0.1")
+    with serving(context, dropped=1) as url:
+        assert ask(connect("eks", url, authority.pem, tmp_path)) == 200
+    with serving(context, dropped=2) as url, pytest.raises(ClusterUnavailable, match="Connect"):
+        ask(connect("eks", url, authority.pem, tmp_path))
 
 
 def test_tls_errors_do_not_name_lines_of_pythons_source(

@@ -124,7 +124,8 @@ class BoundedTransport(httpx2.BaseTransport):
         )
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request.
+        """Send a request. A connection that ends before the request is sent is opened once more:
+        load balancers end some while EKS replaces an API server.
 
         Raises:
             HTTPError: no answer, no complete answer within the timeout, or it was ended.
@@ -134,21 +135,21 @@ class BoundedTransport(httpx2.BaseTransport):
         _request.stop = stop = request.extensions.get(STOP) or Stop()
         request.headers["User-Agent"] = USER_AGENT
         url = request.url
+        sent = httpcore2.Request(
+            request.method,
+            httpcore2.URL(
+                scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path
+            ),
+            headers=request.headers.raw,
+            content=request.stream,
+            extensions=request.extensions,
+        )
         with _as_httpx2():
-            answer = self._pool.handle_request(
-                httpcore2.Request(
-                    request.method,
-                    httpcore2.URL(
-                        scheme=url.raw_scheme,
-                        host=url.raw_host,
-                        port=url.port,
-                        target=url.raw_path,
-                    ),
-                    headers=request.headers.raw,
-                    content=request.stream,
-                    extensions=request.extensions,
-                )
-            )
+            try:
+                answer = self._pool.handle_request(sent)
+            # The pool's own `retries` would repeat timeouts too, which a deadline has no time for.
+            except httpcore2.ConnectError:
+                answer = self._pool.handle_request(sent)
         return httpx2.Response(
             answer.status,
             headers=answer.headers,
