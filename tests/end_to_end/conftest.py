@@ -3,9 +3,11 @@
 import json
 import time
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from leeway_sandbox.errors import SandboxError
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Group, Manifest, Scenario
 
@@ -127,7 +129,9 @@ def pytest_runtest_makereport(
 
 def _before_now(sandbox: Sandbox) -> list[Entry]:
     since = time.time() - PATIENCE - 30
-    found = [one for one in sandbox.journal() if one["at"] >= since and _tells_much(one)]
+    found: list[Entry] = []
+    with suppress(SandboxError):  # it has failed, too
+        found = [one for one in sandbox.journal() if one["at"] >= since and _tells_much(one)]
     return found[-400:]
 
 
