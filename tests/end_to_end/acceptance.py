@@ -14,10 +14,10 @@ from leeway.manifests.configuration import StoredManifests
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Scenario
-from lightkube import Client, KubeConfig
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import ConfigMap, Namespace, Node
 
+from tests.end_to_end.environment import kube_client
 from tests.end_to_end.provisioning import CLUSTER, PARAMETERS, instances, prepare, store, table_of
 from tests.launch.pools import NODE_CLASS, document, node_class
 from tests.template.granted import actions_of
@@ -48,7 +48,7 @@ def accepting(state: Path) -> Iterator[Sandbox]:
             metadata=ObjectMeta(name="amazon-vpc-cni", namespace="kube-system"),
             data={"enable-windows-ipam": "true"},
         )
-        with Client(KubeConfig.from_file(running.kubeconfig), trust_env=False) as kube:
+        with kube_client(running) as kube:
             kube.create(addresses)
         yield running
 
@@ -84,7 +84,7 @@ def left(sandbox: Sandbox) -> dict[str, Any]:
     dynamodb = client("dynamodb", sandbox.aws_url)
     # The table keeps a record of each deleted pool, which is no manifest any more.
     manifests = StoredManifests(DynamoTable(lambda: dynamodb, table_of(sandbox))).of(CLUSTER)
-    with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube:
+    with kube_client(sandbox) as kube:
         namespaces = [one.metadata.name for one in kube.list(Namespace) if one.metadata]
         nodes = [one.metadata.name for one in kube.list(Node) if one.metadata]
     scaling, ec2 = client("autoscaling", sandbox.aws_url), client("ec2", sandbox.aws_url)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import httpx2
 from leeway import __version__
 from leeway.aws.table import DynamoTable
 from leeway.manifests.configuration import StoredManifest, StoredManifests
@@ -183,7 +184,7 @@ class Environment:
 
 def events_about(sandbox: Sandbox, node: str) -> list[Event]:
     """Return the Kubernetes Events of Leeway about a node."""
-    with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as client:
+    with kube_client(sandbox) as client:
         listed = list(client.list(Event, namespace="default"))
     return [e for e in listed if e.involvedObject.name == node and e.reportingComponent == "leeway"]
 
@@ -212,6 +213,12 @@ def run_reconcile(env: Environment) -> None:
     """Run reconcile once."""
     (name,) = [s["name"] for s in env.sandbox.schedules() if "reconcile" in s["name"]]
     assert env.sandbox.fire(name) == ["leeway-reconcile"]
+
+
+def kube_client(sandbox: Sandbox) -> Client:
+    """Return a client of the sandbox's cluster, whose answers take long on a busy machine."""
+    config = KubeConfig.from_file(sandbox.kubeconfig)
+    return Client(config, timeout=httpx2.Timeout(PATIENCE), trust_env=False)
 
 
 def until[T](condition: Callable[[], T], timeout: float = PATIENCE) -> T:

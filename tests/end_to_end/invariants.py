@@ -20,10 +20,9 @@ from typing import Any
 
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import PARTS, Sandbox
-from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Node
 
-from tests.end_to_end.environment import PATIENCE, Entry, Environment, Journal
+from tests.end_to_end.environment import PATIENCE, Entry, Environment, Journal, kube_client
 
 MARK = "leeway.sh/"
 LEFT_OUT = "node.kubernetes.io/exclude-from-external-load-balancers"
@@ -342,7 +341,7 @@ def _running(sandbox: Sandbox) -> set[str]:
 
 
 def _nodes(sandbox: Sandbox) -> list[NodeStatus]:
-    with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube:
+    with kube_client(sandbox) as kube:
         return [_node_status(node) for node in kube.list(Node)]
 
 

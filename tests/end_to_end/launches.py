@@ -6,7 +6,6 @@ from typing import Any
 
 from leeway_sandbox.provisioning import IMAGE, client
 from leeway_sandbox.scenario import ZONES, Group, Manifest, Scenario
-from lightkube import Client, KubeConfig
 
 from tests.end_to_end.conftest import daemonset, deployment
 from tests.end_to_end.environment import Entry, Environment, Journal, until
@@ -53,12 +52,6 @@ WORLD = Scenario(
     groups=(Group("hooked", 6, terminate_hook=True), Group("plain", 6)),
     workloads=(deployment("web", 24, 5), database(12), daemonset("cni")),
 )
-
-
-@contextmanager
-def kubernetes(env: Environment) -> Iterator[Client]:
-    with Client(KubeConfig.from_file(env.sandbox.kubeconfig), trust_env=False) as kube:
-        yield kube
 
 
 @contextmanager

@@ -38,10 +38,9 @@ from leeway_cli.kubeconfig import kubeconfig_connection
 from leeway_cli.selection.sources import sandbox_catalog
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
-from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Event
 
-from tests.end_to_end.environment import PATIENCE, Entry, Journal
+from tests.end_to_end.environment import PATIENCE, Entry, Journal, kube_client
 from tests.end_to_end.provisioning import CLUSTER, simulated_time, table_of
 
 NOTHING_FITS = {
@@ -303,7 +302,7 @@ def _waiting(sandbox: Sandbox, pools: Collection[NodePool]) -> Iterator[Waiting]
 def _told(sandbox: Sandbox) -> dict[str, set[str]]:
     """Return the codes of Leeway's Events about each pod, by `namespace/name`."""
     codes: dict[str, set[str]] = defaultdict(set)
-    with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube:
+    with kube_client(sandbox) as kube:
         for event in kube.list(Event, namespace="*"):
             about = event.involvedObject
             if event.reportingComponent == "leeway" and about.kind == "Pod":

@@ -25,12 +25,12 @@ from leeway_cli.selection.sources import sandbox_survey
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Scenario
-from lightkube import Client, KubeConfig
+from lightkube import Client
 from lightkube.resources.core_v1 import Node, Pod
 
 from tests.aws.stored import manifest
 from tests.end_to_end.conftest import daemonset
-from tests.end_to_end.environment import Environment, Journal, until
+from tests.end_to_end.environment import Environment, Journal, kube_client, until
 from tests.end_to_end.rights import check_calls_are_granted
 
 CLUSTER = "provisioned"
@@ -57,7 +57,7 @@ def sandbox_with(
     }
     with (
         Sandbox.start(scenario, state_dir=state, parameters=PARAMETERS, options=options) as sandbox,
-        Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube,
+        kube_client(sandbox) as kube,
     ):
         prepare(sandbox)
         store(sandbox, *manifests)

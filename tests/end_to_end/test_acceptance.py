@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from leeway_cli.acceptance.run import FAMILIES, SUBJECTS, stages, why_skipped
 from leeway_sandbox.sandbox import Sandbox
-from lightkube import Client, KubeConfig
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Namespace
 
@@ -25,7 +24,7 @@ from tests.end_to_end.acceptance import (
     left,
     run,
 )
-from tests.end_to_end.environment import Journal, until
+from tests.end_to_end.environment import Journal, kube_client, until
 from tests.end_to_end.provisioning import CLUSTER, instances
 
 
@@ -195,10 +194,10 @@ def test_bad_input_gets_one_line(
 
 
 def test_somebody_elses_namespace_of_another_name_stays(sandbox: Sandbox) -> None:
-    with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube:
+    with kube_client(sandbox) as kube:
         kube.create(Namespace(metadata=ObjectMeta(name="leeway-acceptance-of-others")))
     assert run(sandbox, "--clean")[0] == 0
-    with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube:
+    with kube_client(sandbox) as kube:
         assert kube.get(Namespace, "leeway-acceptance-of-others")
 
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from leeway.provisioning.brakes import MOST_IN_VAIN
 from leeway_sandbox.provisioning import create_workloads
-from lightkube import ApiError, Client, KubeConfig
+from lightkube import ApiError, Client
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import Event, Node, Pod
 
 from tests.end_to_end.conftest import deployment
-from tests.end_to_end.environment import Environment, until
+from tests.end_to_end.environment import Environment, kube_client, until
 from tests.end_to_end.promises import check_promises
 from tests.end_to_end.provisioning import (
     CLUSTER,
@@ -55,7 +55,7 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
 
 @pytest.fixture
 def kube(env: Environment) -> Iterator[Client]:
-    with Client(KubeConfig.from_file(env.sandbox.kubeconfig), trust_env=False) as opened:
+    with kube_client(env.sandbox) as opened:
         yield opened
         try:
             check_promises(env.sandbox, spare=("gated",))

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 from leeway_sandbox.provisioning import client
-from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Node
 
-from tests.end_to_end.environment import Environment, events_about, run_reconcile
+from tests.end_to_end.environment import Environment, events_about, kube_client, run_reconcile
 from tests.end_to_end.invariants import InvariantChecks
 
 CHECKPOINTS = 12
@@ -112,7 +111,7 @@ def test_the_check_finds_a_remaining_node_that_is_cordoned(env: Environment) -> 
     """The checks can fail; otherwise the tests above would prove nothing."""
     (node,) = env.unused_nodes(1).values()
     invariants = InvariantChecks(env)
-    with Client(KubeConfig.from_file(env.sandbox.kubeconfig), trust_env=False) as kube:
+    with kube_client(env.sandbox) as kube:
         kube.patch(Node, node, {"spec": {"unschedulable": True}})
         with pytest.raises(
             AssertionError, match=f"remaining node cordoned: node {node} .* a cordon"

@@ -12,7 +12,6 @@ import pytest
 from leeway_sandbox.provisioning import HOOK, client
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Group, Scenario
-from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Node, Pod
 
 from tests.end_to_end.cluster_actions import (
@@ -24,7 +23,7 @@ from tests.end_to_end.cluster_actions import (
     tolerating_deployment,
 )
 from tests.end_to_end.conftest import daemonset, deployment
-from tests.end_to_end.environment import Entry, Environment, Journal, say
+from tests.end_to_end.environment import Entry, Environment, Journal, kube_client, say
 from tests.end_to_end.invariants import InvariantChecks
 
 CLUSTER = "hazards"
@@ -65,7 +64,7 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
 
 @pytest.fixture(scope="module")
 def actions(env: Environment) -> Iterator[ClusterActions]:
-    with Client(KubeConfig.from_file(env.sandbox.kubeconfig), trust_env=False) as kube:
+    with kube_client(env.sandbox) as kube:
         yield ClusterActions(env, kube)
 
 

@@ -10,8 +10,8 @@ from leeway.launch.intent import REPEAT_WITHIN
 from leeway.launch.launch_nodes import MOST_ROUNDS
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
-from lightkube import Client, KubeConfig
 
+from tests.end_to_end.environment import kube_client
 from tests.end_to_end.launch_faults import (
     ONE_POD_EACH,
     PoolCase,
@@ -65,7 +65,7 @@ def case(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
     for name, value in sandbox.environment().items():
         monkeypatch.setenv(name, value)
     begun: list[PoolCase] = []
-    with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube:
+    with kube_client(sandbox) as kube:
 
         def begin(name: str) -> PoolCase:
             begun.append(PoolCase(sandbox, kube, name))

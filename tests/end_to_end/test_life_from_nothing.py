@@ -10,12 +10,12 @@ import pytest
 import yaml
 from leeway_sandbox.provisioning import client, create_workloads
 from leeway_sandbox.scenario import namespace
-from lightkube import Client, KubeConfig
+from lightkube import Client
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Event, Node, Pod
 
 from tests.end_to_end.conftest import deployment
-from tests.end_to_end.environment import Environment, Journal, until
+from tests.end_to_end.environment import Environment, Journal, kube_client, until
 from tests.end_to_end.promises import check_promises
 from tests.end_to_end.provisioning import (
     CLUSTER,
@@ -87,7 +87,7 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
 
 @pytest.fixture
 def kube(env: Environment) -> Iterator[Client]:
-    with Client(KubeConfig.from_file(env.sandbox.kubeconfig), trust_env=False) as opened:
+    with kube_client(env.sandbox) as opened:
         yield opened
         check_promises(env.sandbox)
 

@@ -14,14 +14,14 @@ from leeway.provisioning.tell import POD_WAITS
 from leeway.selection.labels import INITIALIZED, INSTANCE_TYPE, REGISTERED
 from leeway_sandbox.provisioning import client, create_workloads
 from leeway_sandbox.sandbox import Sandbox
-from lightkube import Client, KubeConfig
+from lightkube import Client
 from lightkube.models.core_v1 import PersistentVolumeClaimSpec, VolumeResourceRequirements
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Event, Node, PersistentVolumeClaim, Pod
 from lightkube.types import PatchType
 
 from tests.end_to_end.conftest import deployment
-from tests.end_to_end.environment import Environment, until
+from tests.end_to_end.environment import Environment, kube_client, until
 from tests.end_to_end.killed_runs import Killed, Killer, run_killed
 from tests.end_to_end.launch_faults import ONE_POD_EACH, PoolCase, failing, until_consumed, wake
 from tests.end_to_end.promises import check_promises
@@ -103,7 +103,7 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
 
 @pytest.fixture
 def kube(sandbox: Sandbox) -> Iterator[Client]:
-    with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as opened:
+    with kube_client(sandbox) as opened:
         yield opened
         sandbox.faults("aws", [])
         sandbox.faults("lambda", [])

@@ -31,6 +31,7 @@ from tests.end_to_end.environment import (
     Environment,
     Journal,
     events_about,
+    kube_client,
     run_reconcile,
     until,
 )
@@ -40,7 +41,6 @@ from tests.end_to_end.launches import (
     WORLD,
     admission,
     answers,
-    kubernetes,
     launch,
     member,
     members,
@@ -233,7 +233,7 @@ def test_the_volumes_of_a_terminated_instance_are_released_and_its_node_is_remov
     reconcile(env)  # which puts all instances into the index
     (instance, node) = env.unused_nodes(1, "plain").popitem()
     since = time.time()
-    with kubernetes(env) as kube:
+    with kube_client(env.sandbox) as kube:
         assert attached(kube, node), "a pod with a volume runs there"
         if delivered:
             vanish(env, instance)
@@ -317,13 +317,13 @@ def test_reconcile_replaces_an_instance_with_failing_status_checks(
 
 
 def is_cordoned(env: Environment, node: str) -> bool:
-    with kubernetes(env) as kube:
+    with kube_client(env.sandbox) as kube:
         found = kube.get(Node, node)
     return bool(found.spec and found.spec.unschedulable)
 
 
 def is_ready(env: Environment, node: str) -> bool:
-    with kubernetes(env) as kube:
+    with kube_client(env.sandbox) as kube:
         found = kube.get(Node, node)
     conditions = (found.status.conditions if found.status else None) or []
     return any(c.type == "Ready" and c.status == "True" for c in conditions)

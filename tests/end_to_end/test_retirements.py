@@ -19,7 +19,7 @@ from leeway_sandbox.access_entries import access_key
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Group, Scenario
-from lightkube import Client, KubeConfig
+from lightkube import Client
 from lightkube.models.core_v1 import (
     Container,
     PersistentVolumeClaimSpec,
@@ -34,7 +34,7 @@ from lightkube.resources.core_v1 import Node, PersistentVolumeClaim, Pod
 from lightkube.resources.policy_v1 import PodDisruptionBudget
 
 from tests.end_to_end.conftest import deployment
-from tests.end_to_end.environment import Environment, Journal, events_about, first, say
+from tests.end_to_end.environment import Environment, Journal, events_about, first, kube_client, say
 from tests.end_to_end.rights import granted, used
 
 EVENTS = Path(__file__).parents[2] / "events"
@@ -226,7 +226,7 @@ def start(kube: Client, node: str, name: str, budgets: int, *claims: str) -> Non
 
 def test_the_role_grants_only_the_calls_of_retirements(env: Environment) -> None:
     (blocked, busy), (bare, unregistered) = env.unused_nodes(2, "hooked").items()
-    with Client(KubeConfig.from_file(env.sandbox.kubeconfig), trust_env=False) as kube:
+    with kube_client(env.sandbox) as kube:
         start(kube, busy, "blocked", 1)
         start(kube, busy, "guarded-twice", 2)
         start(kube, busy, "stateful", 0, "data")
@@ -387,7 +387,7 @@ def test_a_stopped_node_that_runs_again_is_restored_and_can_be_retired_again(
     (undone,) = env.until(
         since, lambda s: [o for o in s.outcomes(instance) if o["result"] == "undone"]
     )
-    with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube:
+    with kube_client(sandbox) as kube:
         found = kube.get(Node, node)
         assert found.spec is not None
         assert not found.spec.unschedulable

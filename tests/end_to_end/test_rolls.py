@@ -13,11 +13,10 @@ from leeway_cli import main
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Group, Manifest, Scenario, deployment, pod_spec
-from lightkube import Client, KubeConfig
 from lightkube.codecs import from_dict
 
 from tests.cli.conftest import drop_clients
-from tests.end_to_end.environment import Environment, first, say, until
+from tests.end_to_end.environment import Environment, first, kube_client, say, until
 from tests.end_to_end.rights import check_calls_are_granted
 
 CLUSTER, GROUP = "rolling", "web"
@@ -143,7 +142,7 @@ def test_nodes_follow_their_group_without_a_request_and_each_successor_is_first(
 def test_a_roll_is_stopped_taken_up_again_and_keeps_the_node_that_a_budget_holds(
     cluster: Rolling,
 ) -> None:
-    with Client(KubeConfig.from_file(cluster.sandbox.kubeconfig), trust_env=False) as kube:
+    with kube_client(cluster.sandbox) as kube:
         kube.create(from_dict(dict(SINGLE)))
     since, (old, *_) = time.time(), cluster.versions()
     new = cluster.launches()

@@ -19,7 +19,7 @@ from leeway_cli.main import run
 from leeway_cli.selection.sources import sandbox_catalog
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Group, Scenario
-from lightkube import ApiError, Client, KubeConfig
+from lightkube import ApiError, Client
 from lightkube.models.apps_v1 import DeploymentSpec, ReplicaSetSpec, StatefulSetSpec
 from lightkube.models.core_v1 import Container, PodSpec, PodTemplateSpec
 from lightkube.models.meta_v1 import LabelSelector, ObjectMeta
@@ -29,7 +29,7 @@ from lightkube.resources.core_v1 import PodTemplate
 from lightkube.resources.rbac_authorization_v1 import RoleBinding
 
 from tests.end_to_end.conftest import scaled_object
-from tests.end_to_end.environment import PATIENCE, Environment
+from tests.end_to_end.environment import PATIENCE, Environment, kube_client
 from tests.end_to_end.rights import check_calls_are_granted, granted, used
 
 CLUSTER = "scheduled"
@@ -127,7 +127,7 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
 
 @pytest.fixture
 def kube(env: Environment) -> Iterator[Client]:
-    with Client(KubeConfig.from_file(env.sandbox.kubeconfig), trust_env=False) as client:
+    with kube_client(env.sandbox) as client:
         yield client
 
 

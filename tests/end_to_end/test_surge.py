@@ -11,14 +11,14 @@ from leeway_sandbox.access_entries import access_key
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Group, Scenario
-from lightkube import ApiError, Client, KubeConfig
+from lightkube import ApiError, Client
 from lightkube.codecs import from_dict
 from lightkube.resources.apps_v1 import Deployment, StatefulSet
 from lightkube.resources.core_v1 import Node, Pod
 
 from tests.aws.test_target_contract import balanced
 from tests.end_to_end.conftest import deployment
-from tests.end_to_end.environment import Environment, events_about, say, until
+from tests.end_to_end.environment import Environment, events_about, kube_client, say, until
 from tests.end_to_end.rights import check_calls_are_granted, granted, used
 from tests.end_to_end.surging import ServiceClient, reasons, right_in
 from tests.template.granted import granted_to
@@ -128,7 +128,7 @@ def surging(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surging]:
     state = tmp_path_factory.mktemp("surging")
     with (
         Sandbox.start(world, state_dir=state, options=options) as sandbox,
-        Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube,
+        kube_client(sandbox) as kube,
     ):
         say(sandbox, surge=True, waitForTargets=True, churn={"percent": 100})
         yield Surging(sandbox, kube)
