@@ -36,8 +36,14 @@ class Case:
 
 
 def balanced(client: Callable[[str], Any], name: str, instances: list[str], delay: int) -> str:
-    """Create a target group of a load balancer with these instances; return its ARN."""
+    """Create a target group of a load balancer with these instances; return its ARN.
+
+    A target group takes no instance that is still pending.
+    """
     balancers, ec2 = client("elbv2"), client("ec2")
+    if instances:
+        boots = ec2.get_waiter("instance_running")
+        boots.wait(InstanceIds=instances, WaiterConfig={"Delay": 1, "MaxAttempts": 60})
     (vpc, *_) = ec2.describe_vpcs()["Vpcs"]
     subnets = ec2.describe_subnets(Filters=[{"Name": "vpc-id", "Values": [vpc["VpcId"]]}])
     (group,) = balancers.create_target_group(
@@ -82,7 +88,6 @@ def case(request: pytest.FixtureRequest) -> Iterator[Case]:
     aws: Sandbox = request.getfixturevalue("aws")
     number = next(NUMBERS)
     instances_of_aws = aws.group(f"targets-{number}", 2)
-    aws.wait(lambda: running(aws, instances_of_aws))
     arns = tuple(
         balanced(aws.client, f"{name}-{number}", instances_of_aws, delay)
         for name, delay in (("slow", 300), ("quick", 1))
@@ -95,11 +100,6 @@ def case(request: pytest.FixtureRequest) -> Iterator[Case]:
 
     adapter = LoadBalancerTargets(partial(aws.client, "elbv2"))
     yield Case(adapter, instance, (arns[0], arns[1]), deregister, aws.wait)
-
-
-def running(aws: Sandbox, instances: list[str]) -> bool:
-    reservations: Any = aws.client("ec2").describe_instances(InstanceIds=instances)["Reservations"]
-    return all(i["State"]["Name"] == "running" for r in reservations for i in r["Instances"])
 
 
 def test_the_targets_of_an_instance_are_those_of_all_its_groups(case: Case) -> None:
