@@ -63,6 +63,8 @@ def test_a_rebalance_waits_for_a_ready_successor(env: Conformance) -> None:
     (successor,) = outcome["successors"]
     (joined,) = env.since(since).of("node-joined", instance=successor["instance"])
     assert all(e["at"] >= joined["at"] for e in seen.of("eviction", node=node))
+    amounts = env.node(joined["node"]).status
+    assert amounts.allocatable["memory"] != amounts.capacity["memory"], "its kubelet has a share"
 
 
 def test_an_interrupted_node_is_drained_before_its_instance_ends(env: Conformance) -> None:

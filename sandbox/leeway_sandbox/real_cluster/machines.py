@@ -32,7 +32,6 @@ _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 _RENEWED_SECONDS = 10
 _LEASE_SECONDS = 40
 _ENDS_AFTER_SECONDS = 1.0
-_AMOUNTS = {"cpu": "2", "memory": "4Gi", "pods": "58"}
 _READY_CONDITIONS = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
 _log = logging.getLogger(__name__)
 
@@ -64,8 +63,7 @@ class BareNodes:
         await self._upstream.call("POST", NODES, node)
         self._names.add(name)
         await self._renew(name)
-        amounts = (manifest.get("status") or {}).get("capacity") or _AMOUNTS
-        status = {"capacity": amounts, "allocatable": amounts, "conditions": [_ready()]}
+        status = {**manifest["status"], "conditions": [_ready()]}
         await self._upstream.call(
             "PATCH", f"{NODES}/{name}/status", {"status": status}, STRATEGIC_PATCH
         )
