@@ -1,12 +1,12 @@
 """Auto Scaling groups: their instances, LaunchInstances, and lifecycle hooks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.sandbox.aws.started import Recorder, Sandbox, hook
+from tests.sandbox.aws.started import Recorder, Sandbox, hook, started
 
 
 def _steady(aws: Sandbox, group: str, size: int) -> None:
@@ -54,17 +54,26 @@ def test_decrementing_below_the_minimum_is_refused(aws: Sandbox) -> None:
     assert message.startswith("Currently, desiredSize equals minSize (1).")
 
 
-def test_a_detached_instance_keeps_running_and_its_group_launches_another(aws: Sandbox) -> None:
-    first, _ = aws.group("detach", 2)
-    aws.client("autoscaling").detach_instances(
+@pytest.fixture(scope="module")
+def slow() -> Iterator[Sandbox]:
+    """A process whose short states last long enough to be read on a busy machine."""
+    with started("--detach=4", "--instance-stop=4") as (_, url):
+        sandbox = Sandbox(url)
+        yield sandbox
+        sandbox.close()
+
+
+def test_a_detached_instance_keeps_running_and_its_group_launches_another(slow: Sandbox) -> None:
+    first, _ = slow.group("detach", 2)
+    slow.client("autoscaling").detach_instances(
         AutoScalingGroupName="detach", InstanceIds=[first], ShouldDecrementDesiredCapacity=False
     )
-    assert aws.states("detach")[first] == "Detaching"
-    assert _tags(aws, first)["aws:autoscaling:groupName"] == "detach"
-    aws.wait(lambda: first not in aws.states("detach"))
-    _steady(aws, "detach", 2)
-    assert "aws:autoscaling:groupName" not in _tags(aws, first)
-    [reservation] = aws.client("ec2").describe_instances(InstanceIds=[first])["Reservations"]
+    assert slow.states("detach")[first] == "Detaching"
+    assert _tags(slow, first)["aws:autoscaling:groupName"] == "detach"
+    slow.wait(lambda: first not in slow.states("detach"))
+    _steady(slow, "detach", 2)
+    assert "aws:autoscaling:groupName" not in _tags(slow, first)
+    [reservation] = slow.client("ec2").describe_instances(InstanceIds=[first])["Reservations"]
     assert reservation["Instances"][0]["State"]["Name"] == "running"
 
 
@@ -138,10 +147,10 @@ def test_a_failed_launch_sends_an_event_and_is_retried(aws: Sandbox) -> None:
 
 
 def test_a_group_with_instances_is_deleted_only_by_force_and_is_gone_with_the_last_of_them(
-    aws: Sandbox,
+    slow: Sandbox,
 ) -> None:
-    scaling = aws.client("autoscaling")
-    members = aws.group("forced", 2)
+    scaling = slow.client("autoscaling")
+    members = slow.group("forced", 2)
     scaling.put_lifecycle_hook(AutoScalingGroupName="forced", **hook("drain", "TERMINATING"))
     code, _ = _refusal(scaling.delete_auto_scaling_group, AutoScalingGroupName="forced")
     assert code == "ResourceInUse"
@@ -153,8 +162,8 @@ def test_a_group_with_instances_is_deleted_only_by_force_and_is_gone_with_the_la
         found = scaling.describe_auto_scaling_groups(AutoScalingGroupNames=["forced"])
         return not found["AutoScalingGroups"]
 
-    aws.wait(gone)
-    answer = aws.client("ec2").describe_instances(InstanceIds=members)
+    slow.wait(gone)
+    answer = slow.client("ec2").describe_instances(InstanceIds=members)
     states = {one["State"]["Name"] for r in answer["Reservations"] for one in r["Instances"]}
     assert states == {"terminated"}
 
