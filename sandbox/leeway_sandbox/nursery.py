@@ -121,12 +121,18 @@ class Forked:
         if self.returncode is None:
             self._connection.settimeout(timeout)
             try:
-                packet = self._connection.recv(_PACKET)
+                packet = self._receive()
             except (TimeoutError, BlockingIOError) as error:
                 raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0) from error
             self.returncode = json.loads(packet)["code"] if packet else -signal.SIGKILL
             self._connection.close()
         return self.returncode
+
+    def _receive(self) -> bytes:
+        try:
+            return self._connection.recv(_PACKET)
+        except ConnectionResetError:  # it ended before it read a signal; its status comes next
+            return self._connection.recv(_PACKET)
 
     def poll(self) -> int | None:
         """Return its exit status, None while it runs."""
@@ -145,7 +151,8 @@ class Forked:
 
     def _signal(self, number: int) -> None:
         if self.poll() is None:
-            self._connection.send(json.dumps({"signal": number}).encode())
+            with suppress(ConnectionError):  # it has just ended
+                self._connection.send(json.dumps({"signal": number}).encode())
 
 
 class _Nursery:

@@ -148,7 +148,15 @@ def server(folder: Path, *options: str) -> Iterator[Child]:
 
 
 def parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return int(_stat(pid)[1])
+
+
+def _state(pid: int) -> str:
+    return _stat(pid)[0]
+
+
+def _stat(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
 def test_servers_are_processes_of_their_own_that_exit_on_sigterm(tmp_path: Path) -> None:
@@ -168,6 +176,28 @@ def test_a_server_that_is_killed_says_so(tmp_path: Path) -> None:
         child.process.kill()
         assert child.process.wait(60) == -signal.SIGKILL
         child.process.kill()
+
+
+def test_a_server_that_ends_while_signals_are_on_their_way_tells_its_exit_status(
+    tmp_path: Path,
+) -> None:
+    with server(tmp_path) as child:
+        child.ready(60)
+        nursery = parent_of(child.process.pid)
+        os.kill(nursery, signal.SIGSTOP)
+        try:
+            child.terminate()
+            child.terminate()
+            os.kill(child.process.pid, signal.SIGKILL)
+            until = time.monotonic() + 60
+            while _state(child.process.pid) != "Z":
+                assert time.monotonic() < until, "it still runs"
+                time.sleep(0.05)
+        finally:
+            os.kill(nursery, signal.SIGCONT)
+        with server(tmp_path) as later:  # by then the nursery has told of the end, and hung up
+            later.ready(60)
+        assert child.process.wait(60) == -signal.SIGKILL
 
 
 def test_a_server_that_cannot_start_exits_with_its_error_in_the_log(tmp_path: Path) -> None:
