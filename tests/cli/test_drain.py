@@ -44,14 +44,17 @@ def node(live: Live) -> Iterator[str]:
     live.fail_with()
 
 
-def deploy(live: Live, node: str, name: str, replicas: int = 2, **spec: Any) -> None:
+def deploy(
+    live: Live, node: str, name: str, replicas: int = 2, ends_after: str = "500ms", **spec: Any
+) -> None:
     """Run a Deployment on this node and on no other."""
     settings = {
         "terminationGracePeriodSeconds": 1,
         "nodeSelector": {"only": node.partition(".")[0]},
         **spec,
     }
-    live.deploy(name, replicas, spec=settings)
+    annotations = {"sandbox.leeway.sh/ends-after": ends_after}
+    live.deploy(name, replicas, spec=settings, annotations=annotations)
 
 
 def run(
@@ -60,6 +63,7 @@ def run(
     name: str,
     owner: dict[str, Any] | None = None,
     finalizers: list[str] | None = None,
+    ends_after: str = "500ms",
     **spec: Any,
 ) -> None:
     """Put a pod of no controller, or of this one, on the node."""
@@ -68,6 +72,7 @@ def run(
         "labels": {"app": name},
         "ownerReferences": [owner] if owner else [],
         "finalizers": finalizers or [],
+        "annotations": {"sandbox.leeway.sh/ends-after": ends_after},
     }
     live.create(PODS, body)
     live.until(lambda: live.api.get(f"{PODS}/{name}").json()["status"].get("phase") == "Running")
@@ -168,7 +173,9 @@ def test_a_blocked_pod_fails_the_drain_by_default_and_its_budget_is_named(
 def test_pods_that_tolerate_all_taints_are_evicted_once_and_reported_when_they_return(
     live: Live, node: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    deploy(live, node, "clingy", 2, tolerations=[{"operator": "Exists"}])
+    # They end after their successors have come.
+    slow = {"ends_after": "5s", "terminationGracePeriodSeconds": 30}
+    deploy(live, node, "clingy", 2, tolerations=[{"operator": "Exists"}], **slow)
     assert drain(live, node) == 0
     printed = capsys.readouterr().err
     assert "The pod came back after the cordon" in printed
@@ -581,7 +588,8 @@ def test_the_pods_of_another_machine_with_the_nodes_name_are_not_evicted(
     live: Live, node: str, more: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     suffix = f"{node.partition('.')[0]}-{len(more)}"
-    run(live, node, f"stuck-{suffix}", finalizers=["example.com/never"])
+    slow = {"ends_after": "1m", "terminationGracePeriodSeconds": 60}
+    run(live, node, f"stuck-{suffix}", finalizers=["example.com/never"], **slow)
     theirs = [f"theirs-{suffix}-{number}" for number in range(3)]
 
     def replace_machine() -> None:

@@ -59,12 +59,13 @@ class Conformance(Environment):
         """Return unused nodes of the group: a node that a pool has left launches no successor."""
         return super().free_nodes(count, group or GROUP)
 
-    def deploy(self, name: str, replicas: int, grace: int = 5) -> None:
-        """Create a Deployment and wait until its pods are Ready."""
-        self.create(name, replicas, terminationGracePeriodSeconds=grace)
+    def deploy(self, name: str, replicas: int, grace: int = 5, sleeps: int = 0) -> None:
+        """Create a Deployment and wait until its pods are Ready. They end after `sleeps` seconds,
+        or, in a kubelet without hooks, after a share of their grace."""
+        self.create(name, replicas, sleeps, terminationGracePeriodSeconds=grace)
         self.ready(name, replicas)
 
-    def create(self, name: str, replicas: int, **pod: Any) -> None:
+    def create(self, name: str, replicas: int, sleeps: int = 0, **pod: Any) -> None:
         """Create a Deployment; `pod` are fields of the spec of its pods."""
         labels = {"app": name}
         container = {
@@ -72,6 +73,7 @@ class Conformance(Environment):
             "image": self._image,
             "imagePullPolicy": "IfNotPresent",
             "resources": {"requests": {"cpu": "10m"}},
+            "lifecycle": {"preStop": {"sleep": {"seconds": sleeps}}} if sleeps else None,
         }
         made = {
             "apiVersion": "apps/v1",

@@ -68,7 +68,7 @@ def test_a_rebalance_waits_for_a_ready_successor(env: Conformance) -> None:
 
 
 def test_an_interrupted_node_is_drained_before_its_instance_ends(env: Conformance) -> None:
-    env.deploy("web", 10)
+    env.deploy("web", 10, grace=30, sleeps=4)
     (instance, node) = env.unused_nodes(1).popitem()
     since = time.time()
     env.sandbox.interrupt([instance], late=75)

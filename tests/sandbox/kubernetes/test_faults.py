@@ -77,7 +77,9 @@ def test_a_fault_refuses_connections_until_it_is_removed(cluster: Live) -> None:
 
 
 def test_the_journal_marks_an_eviction_whose_answer_was_lost(cluster: Live) -> None:
-    cluster.create(PODS, bare_pod("unheard"))
+    unheard = bare_pod("unheard")
+    unheard["metadata"]["annotations"] = {"sandbox.leeway.sh/ends-after": "30s"}
+    cluster.create(PODS, unheard)
     cluster.until(lambda: cluster.api.get(f"{PODS}/unheard").json()["status"]["phase"] == "Running")
     cluster.fail_with({"verb": "create", "resource": "pods/eviction", "drop": True, "count": 1})
 
