@@ -25,13 +25,9 @@ def fresh_node(live: Live, **labels: str) -> tuple[str, str]:
     return name, f"i-{number - 1:017x}"
 
 
-def run_pod(
-    live: Live, node: str, name: str, owners: list[dict[str, Any]] | None = None, **spec: Any
-) -> None:
+def run_pod(live: Live, node: str, name: str, **spec: Any) -> None:
     """Create a pod bound to this node."""
-    body = bare_pod(name, nodeName=node, **spec)
-    body["metadata"]["ownerReferences"] = owners or []
-    live.create(PODS, body)
+    live.create(PODS, bare_pod(name, nodeName=node, **spec))
     live.until(lambda: live.api.get(f"{PODS}/{name}").json()["status"].get("phase") == "Running")
 
 
@@ -144,9 +140,14 @@ def test_a_pod_of_a_deleted_daemonset_has_no_existing_controller(
 ) -> None:
     name, _ = fresh_node(live)
     owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "gone", "controller": True}
-    run_pod(live, name, "orphan", [owner | {"uid": "00000000-0000-0000-0000-000000000000"}])
-    pod = only_pod(cluster, name, "orphan")
-    assert pod.controller == Controller("DaemonSet", "gone", exists=False)
+    pod = bare_pod("orphan", nodeName=name)
+    pod["metadata"] |= {
+        "ownerReferences": [owner | {"uid": "00000000-0000-0000-0000-000000000000"}],
+        "finalizers": ["example.com/never"],  # garbage collection takes it otherwise
+    }
+    live.create(PODS, pod)
+    read = only_pod(cluster, name, "orphan")
+    assert read.controller == Controller("DaemonSet", "gone", exists=False)
 
 
 def test_an_eviction_has_the_pods_uid_as_a_precondition(live: Live, cluster: HttpCluster) -> None:

@@ -267,21 +267,22 @@ def test_deleting_an_owner_deletes_its_dependents(cluster: Live) -> None:
     assert sets.json()["items"] == []
 
 
-def test_a_kubelet_whose_node_was_deleted_still_ends_its_pods(cluster: Live) -> None:
-    [name] = cluster.add_nodes(11)
-    pod = bare_pod("outlives-its-node", nodeName=name, terminationGracePeriodSeconds=5)
-    cluster.create(PODS, pod)
-    path = f"{PODS}/outlives-its-node"
-    cluster.until(lambda: cluster.api.get(path).json()["status"]["phase"] == "Running")
-    uid = cluster.api.get(path).json()["metadata"]["uid"]
+def test_a_kubelet_whose_node_was_deleted_still_ends_its_pods(tmp_path: Path) -> None:
+    with running_cluster(tmp_path, "--pod-quarantine", "600") as cluster:
+        [name] = cluster.add_nodes(11)
+        pod = bare_pod("outlives-its-node", nodeName=name, terminationGracePeriodSeconds=5)
+        cluster.create(PODS, pod)
+        path = f"{PODS}/outlives-its-node"
+        cluster.until(lambda: cluster.api.get(path).json()["status"]["phase"] == "Running")
+        uid = cluster.api.get(path).json()["metadata"]["uid"]
 
-    cluster.api.delete(f"/api/v1/nodes/{name}")
-    assert cluster.api.get(path).status_code == 200
-    assert cluster.evict("outlives-its-node").status_code == 201
+        cluster.api.delete(f"/api/v1/nodes/{name}")
+        assert cluster.api.get(path).status_code == 200
+        assert cluster.evict("outlives-its-node").status_code == 201
 
-    cluster.until(lambda: cluster.api.get(path).status_code == 404)
-    [end] = ends(cluster, uid)
-    assert end["how"] == "graceful"
+        cluster.until(lambda: cluster.api.get(path).status_code == 404)
+        [end] = ends(cluster, uid)
+        assert end["how"] == "graceful"
 
 
 def test_an_ended_pod_with_a_finalizer_does_not_end_again_with_its_node(cluster: Live) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,12 @@ def cluster(live: Live) -> Live:
     live.create(BUDGETS, budget("blocked", "blocked", minAvailable=3))
     live.create(BUDGETS, budget("twice-a", "twice", maxUnavailable=1))
     live.create(BUDGETS, budget("twice-b", "twice", maxUnavailable=1))
+    live.until(lambda: all(map(_is_counted, live.api.get(BUDGETS).json()["items"])))
     return live
+
+
+def _is_counted(found: dict[str, Any]) -> bool:
+    return "observedGeneration" in found.get("status", {})
 
 
 @pytest.mark.parametrize("exchange", _MANY, ids=lambda one: one.label)
@@ -119,14 +125,19 @@ def test_a_watch_reports_the_end_of_a_pod_as_recorded(cluster: Live) -> None:
     node = first["spec"]["nodeName"]
     params = {"fieldSelector": f"spec.nodeName={node}"}
     version = cluster.api.get("/api/v1/pods", params=params).json()["metadata"]["resourceVersion"]
-    watching = {**params, "watch": "1", "timeoutSeconds": "3", "resourceVersion": version}
+    watching = {**params, "watch": "1", "timeoutSeconds": "60", "resourceVersion": version}
+    uid = first["metadata"]["uid"]
 
     cluster.evict(first["metadata"]["name"])
+    ours: list[dict[str, Any]] = []
     with cluster.api.stream("GET", "/api/v1/pods", params=watching) as response:
-        events = [json.loads(line) for line in response.iter_lines()]
+        for line in response.iter_lines():
+            event = json.loads(line)
+            if event["object"]["metadata"]["uid"] == uid:
+                ours.append(event)
+                if event["type"] == "DELETED":
+                    break
 
-    uid = first["metadata"]["uid"]
-    ours = [one for one in events if one["object"]["metadata"]["uid"] == uid]
     assert [one["type"] for one in ours] == [one["type"] for one in recorded[:3]]
     versions = [int(one["object"]["metadata"]["resourceVersion"]) for one in ours]
     assert versions == sorted(versions)
