@@ -332,7 +332,8 @@ def deploy(env: Conformance, name: str, budget: dict[str, Any]) -> tuple[str, st
     """Create a Deployment of one replica that may surge, its budget and its Service; return the
     instance and the node of its pod."""
     expose(env, name, budget)
-    env.deploy(name, 1)
+    # A request that has read its address still reaches it.
+    env.deploy(name, 1, grace=20, sleeps=2)
     env.kube.patch(Deployment, name, ASKED, namespace=env.namespace)
     return placed(env, name)
 

@@ -85,10 +85,13 @@ class Replacing(Environment):
         """Create workloads, have nodes launched for them, and wait until their pods run."""
         create_workloads(workloads, self.sandbox.write_kubeconfig())
         wanted = {one["metadata"]["name"]: one["spec"]["replicas"] for one in workloads}
-        until(lambda: all(len(self.pods(n, "Pending")) == c for n, c in wanted.items()))
+        until(lambda: all(self._count(name) == n for name, n in wanted.items()))
         self.wake(f"pods of {', '.join(wanted)} are pending")
         until(lambda: all(len(self.running(name)) == n for name, n in wanted.items()))
         self.until(0, lambda seen: all(map(seen.admissions, launched(seen, *POOLS))))
+
+    def _count(self, team: str) -> int:
+        return len(self.pods(team, "Pending")) + len(self.running(team))
 
     def pods(self, team: str, phase: str) -> dict[str, str]:
         """Return the nodes of the pods of a team in a phase, by the name of the pod."""

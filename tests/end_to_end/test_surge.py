@@ -10,7 +10,7 @@ import pytest
 from leeway_sandbox.access_entries import access_key
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
-from leeway_sandbox.scenario import Group, Scenario
+from leeway_sandbox.scenario import ENDS_AFTER, Group, Scenario
 from lightkube import ApiError, Client
 from lightkube.codecs import from_dict
 from lightkube.resources.apps_v1 import Deployment, StatefulSet
@@ -40,6 +40,8 @@ class Surging(Environment):
         """Create a workload of one Ready replica, its budget and its Service."""
         labels = {"app": name}
         workload = {**deployment(name, 1, 5), "kind": kind}
+        # A request that has read its address still reaches it, also on a busy machine.
+        workload["spec"]["template"]["metadata"]["annotations"] = {ENDS_AFTER: "3s"}
         if kind == "StatefulSet":
             workload["spec"] = {**workload["spec"], "serviceName": name}
         service = {
