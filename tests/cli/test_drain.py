@@ -174,8 +174,8 @@ def test_pods_that_tolerate_all_taints_are_evicted_once_and_reported_when_they_r
     live: Live, node: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # They end after their successors have come.
-    slow = {"ends_after": "5s", "terminationGracePeriodSeconds": 30}
-    deploy(live, node, "clingy", 2, tolerations=[{"operator": "Exists"}], **slow)
+    spec = {"tolerations": [{"operator": "Exists"}], "terminationGracePeriodSeconds": 30}
+    deploy(live, node, "clingy", 2, ends_after="5s", **spec)
     assert drain(live, node) == 0
     printed = capsys.readouterr().err
     assert "The pod came back after the cordon" in printed
@@ -588,13 +588,14 @@ def test_the_pods_of_another_machine_with_the_nodes_name_are_not_evicted(
     live: Live, node: str, more: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     suffix = f"{node.partition('.')[0]}-{len(more)}"
-    slow = {"ends_after": "1m", "terminationGracePeriodSeconds": 60}
-    run(live, node, f"stuck-{suffix}", finalizers=["example.com/never"], **slow)
+    never = ["example.com/never"]
+    stuck = f"stuck-{suffix}"
+    run(live, node, stuck, finalizers=never, ends_after="1m", terminationGracePeriodSeconds=60)
     theirs = [f"theirs-{suffix}-{number}" for number in range(3)]
 
     def replace_machine() -> None:
         live.until(
-            lambda: "deletionTimestamp" in live.api.get(f"{PODS}/stuck-{suffix}").json()["metadata"]
+            lambda: "deletionTimestamp" in live.api.get(f"{PODS}/{stuck}").json()["metadata"]
         )
         found = live.api.get(f"{NODES}/{node}").json()
         assert live.api.delete(f"{NODES}/{node}").status_code == 200
@@ -613,7 +614,7 @@ def test_the_pods_of_another_machine_with_the_nodes_name_are_not_evicted(
     assert drain(live, node, "--force", "--timeout", "90s", *more) == 1
     replacing.join()
     printed = capsys.readouterr().err
-    assert f"default/stuck-{suffix}: Another machine has the name of the node now" in printed
+    assert f"default/{stuck}: Another machine has the name of the node now" in printed
     requested = {e["pod"] for kind in ("eviction", "pod-deletion") for e in live.journal(kind)}
     assert not requested & {f"default/{name}" for name in theirs}
     assert all(exists(live, name) for name in theirs)
