@@ -131,7 +131,7 @@ class Forked:
     def _receive(self) -> bytes:
         try:
             return self._connection.recv(_PACKET)
-        except ConnectionResetError:  # it ended before it read a signal; its status comes next
+        except ConnectionResetError:  # the nursery left a signal unread; the status comes next
             return self._connection.recv(_PACKET)
 
     def poll(self) -> int | None:

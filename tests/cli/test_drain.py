@@ -173,7 +173,7 @@ def test_a_blocked_pod_fails_the_drain_by_default_and_its_budget_is_named(
 def test_pods_that_tolerate_all_taints_are_evicted_once_and_reported_when_they_return(
     live: Live, node: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # They end after their successors have come.
+    # The pods end after the Deployment has created others.
     spec = {"tolerations": [{"operator": "Exists"}], "terminationGracePeriodSeconds": 30}
     deploy(live, node, "clingy", 2, ends_after="5s", **spec)
     assert drain(live, node) == 0

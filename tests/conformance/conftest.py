@@ -60,8 +60,8 @@ class Conformance(Environment):
         return super().free_nodes(count, group or GROUP)
 
     def deploy(self, name: str, replicas: int, grace: int = 5, sleeps: int = 0) -> None:
-        """Create a Deployment and wait until its pods are Ready. They end after `sleeps` seconds,
-        or, in a kubelet without hooks, after a share of their grace."""
+        """Create a Deployment and wait until its pods are Ready. They end after `sleeps` seconds;
+        the kubelets of a test cluster that run no hooks end them after a share of their grace."""
         self.create(name, replicas, sleeps, terminationGracePeriodSeconds=grace)
         self.ready(name, replicas)
 

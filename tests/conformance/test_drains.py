@@ -64,7 +64,7 @@ def test_a_rebalance_waits_for_a_ready_successor(env: Conformance) -> None:
     (joined,) = env.since(since).of("node-joined", instance=successor["instance"])
     assert all(e["at"] >= joined["at"] for e in seen.of("eviction", node=node))
     amounts = env.node(joined["node"]).status
-    assert amounts.allocatable["memory"] != amounts.capacity["memory"], "its kubelet has a share"
+    assert amounts.allocatable["memory"] != amounts.capacity["memory"], "a share is reserved"
 
 
 def test_an_interrupted_node_is_drained_before_its_instance_ends(env: Conformance) -> None:
@@ -332,7 +332,7 @@ def deploy(env: Conformance, name: str, budget: dict[str, Any]) -> tuple[str, st
     """Create a Deployment of one replica that may surge, its budget and its Service; return the
     instance and the node of its pod."""
     expose(env, name, budget)
-    # A request that has read its address still reaches it.
+    # A client that has read the address of the pod still reaches the pod.
     env.deploy(name, 1, grace=20, sleeps=2)
     env.kube.patch(Deployment, name, ASKED, namespace=env.namespace)
     return placed(env, name)

@@ -40,7 +40,7 @@ class Surging(Environment):
         """Create a workload of one Ready replica, its budget and its Service."""
         labels = {"app": name}
         workload = {**deployment(name, 1, 5), "kind": kind}
-        # A request that has read its address still reaches it, also on a busy machine.
+        # A client that has read the address of the pod still reaches the pod.
         workload["spec"]["template"]["metadata"]["annotations"] = {ENDS_AFTER: "3s"}
         if kind == "StatefulSet":
             workload["spec"] = {**workload["spec"], "serviceName": name}
