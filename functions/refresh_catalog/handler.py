@@ -3,10 +3,10 @@
 from typing import Any
 
 from leeway.wiring.clients import probed
-from leeway.wiring.refresh_catalog import refresh_catalog, region
+from leeway.wiring.refresh_catalog import refresh_catalog
 
 
 @probed
 def handler(event: Any, context: object) -> dict[str, Any]:
     """Refresh the catalog of the function's own region; the event has no parameters."""
-    return refresh_catalog().refresh(region()).to_dict()
+    return refresh_catalog().to_dict()

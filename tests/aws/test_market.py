@@ -5,15 +5,14 @@ from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 
 import pytest
-from leeway.aws.market import Ec2Market, PricingPriceList, pricing_region
+from leeway.aws.market import Ec2Market, pricing_region
 from leeway.aws.table import DynamoTable
 from leeway.catalog.refresh import (
-    CatalogReader,
     CatalogRefresh,
     CatalogUnavailable,
     Market,
-    PriceList,
-    RefreshCatalog,
+    read_catalog,
+    refresh_catalog,
 )
 from leeway.catalog.stored import SURVEY
 from leeway.ports.aws import CloudRefused, CloudUnavailable
@@ -32,28 +31,28 @@ LATER = NOW + timedelta(hours=6)
 
 @pytest.fixture(scope="module")
 def market(aws: Sandbox) -> Ec2Market:
-    return Ec2Market(partial(aws.client, "ec2"))
+    return Ec2Market(partial(aws.client, "ec2"), partial(aws.client, "pricing"))
 
 
 class ReadOnce:
-    """The Market and PriceList Protocols: AWS is asked for each part once."""
+    """The Market Protocol: AWS is asked for each part once."""
 
-    def __init__(self, market: Market, prices: PriceList) -> None:
+    def __init__(self, market: Market) -> None:
         self.types = cache(market.types)
         self.offered = cache(market.offered)
         self.zone_ids = cache(market.zone_ids)
         self.spot = cache(market.spot)
-        self.on_demand = cache(prices.on_demand)
+        self.on_demand = cache(market.on_demand)
 
 
 @pytest.fixture(scope="module")
-def region(aws: Sandbox, market: Ec2Market) -> ReadOnce:
-    return ReadOnce(market, PricingPriceList(partial(aws.client, "pricing")))
+def region(market: Ec2Market) -> ReadOnce:
+    return ReadOnce(market)
 
 
 @dataclass
 class Known:
-    """The Market and PriceList Protocols with the values of a survey."""
+    """The Market Protocol with the values of a survey."""
 
     survey: Survey
     spot_of: Market | None = None
@@ -108,8 +107,7 @@ def test_a_refresh_stores_what_it_read_and_the_catalog_opens(
     region: ReadOnce, dynamo: DynamoTable
 ) -> None:
     reports: list[CatalogRefresh] = []
-    reader = CatalogReader(region, region)
-    outcome = RefreshCatalog(reader, dynamo, reports.append, At(NOW)).refresh(REGION)
+    outcome = refresh_catalog(region, dynamo, reports.append, At(NOW), REGION)
     assert reports == [outcome]
     assert outcome.stale == ()
     packed = dynamo.get(SURVEY, region=REGION)
@@ -128,13 +126,11 @@ def test_a_part_that_cannot_be_read_keeps_its_last_state_and_is_reported(
     aws: Sandbox, market: Ec2Market, dynamo: DynamoTable
 ) -> None:
     known = Known(sandbox_survey(REGION))
-    RefreshCatalog(CatalogReader(known, known), dynamo, print, At(NOW)).refresh(REGION)
+    refresh_catalog(known, dynamo, print, At(NOW), REGION)
     refused = {"service": "ec2", "action": "DescribeSpotPriceHistory"}
     aws.control("PUT", "faults", {"faults": [{**refused, "error": "UnauthorizedOperation"}]})
     failing = Known(known.survey, spot_of=market)
-    outcome = RefreshCatalog(CatalogReader(failing, known), dynamo, print, At(LATER)).refresh(
-        REGION
-    )
+    outcome = refresh_catalog(failing, dynamo, print, At(LATER), REGION)
     (stale,) = outcome.stale
     assert (stale.part, stale.read_at) == (Part.SPOT_PRICES, NOW)
     assert stale.problem is not None
@@ -155,7 +151,8 @@ def test_a_throttled_call_is_retried(aws: Sandbox, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("AWS_ENDPOINT_URL", aws.url)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    market = Ec2Market(partial(background_client.__wrapped__, "ec2", REGION))
+    ec2 = partial(background_client.__wrapped__, "ec2", REGION)
+    market = Ec2Market(ec2, partial(background_client.__wrapped__, "pricing", REGION))
     throttled = {"service": "ec2", "action": "DescribeInstanceTypeOfferings", "count": 2}
     aws.control("PUT", "faults", {"faults": [{**throttled, "error": "RequestLimitExceeded"}]})
     assert market.offered() == sandbox_survey(REGION).offered
@@ -163,7 +160,7 @@ def test_a_throttled_call_is_retried(aws: Sandbox, monkeypatch: pytest.MonkeyPat
 
 @dataclass
 class Failing:
-    """The Market and PriceList Protocols, with answers that fail or are empty."""
+    """The Market Protocol, with answers that fail or are empty."""
 
     machines: tuple[Machine, ...] = ()
     zones: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -192,19 +189,19 @@ def test_a_first_refresh_without_types_fails() -> None:
     with pytest.raises(
         CatalogUnavailable, match=r"types, zones \(the answer is empty\); on-demand prices \(no"
     ):
-        CatalogReader(nothing, nothing).read(REGION, NOW, Survey(REGION))
+        read_catalog(nothing, REGION, NOW, Survey(REGION))
 
 
 def test_a_refresh_fails_if_no_part_can_be_read() -> None:
     former = sandbox_survey(REGION)
     with pytest.raises(CatalogUnavailable):
-        CatalogReader(Failing(), Failing()).read(REGION, NOW, former)
+        read_catalog(Failing(), REGION, NOW, former)
 
 
 def test_a_region_without_readable_prices_is_still_refreshed() -> None:
     former = sandbox_survey(REGION)
     known = Failing(tuple(former.machines), dict(former.offered))
-    survey, parts = CatalogReader(known, known).read(REGION, NOW, Survey(REGION))
+    survey, parts = read_catalog(known, REGION, NOW, Survey(REGION))
     assert survey.complete
     assert [part.part for part in parts if part.problem] == [
         Part.ON_DEMAND_PRICES,
@@ -216,7 +213,7 @@ def test_a_region_without_readable_prices_is_still_refreshed() -> None:
 def test_an_unreadable_survey_is_replaced(dynamo: DynamoTable) -> None:
     dynamo.put(SURVEY, b"of another time", region=REGION)
     known = Known(sandbox_survey(REGION))
-    outcome = RefreshCatalog(CatalogReader(known, known), dynamo, print, At(NOW)).refresh(REGION)
+    outcome = refresh_catalog(known, dynamo, print, At(NOW), REGION)
     assert outcome.stale == ()
 
 

@@ -156,18 +156,18 @@ def _stored_offers(region: str, stack: str) -> Offers | None:
 
 
 def _read_catalog(region: str) -> "Catalog":
-    from leeway.aws.market import Ec2Market, PricingPriceList, pricing_region
-    from leeway.catalog.refresh import CatalogReader, CatalogUnavailable
+    from leeway.aws.market import Ec2Market, pricing_region
+    from leeway.catalog.refresh import CatalogUnavailable, read_catalog
     from leeway.clock import SystemClock
     from leeway.selection.offers.survey import Survey, compressed, opened
     from leeway.wiring.clients import background_client
 
     write_stderr(f"Reading the catalog of {region} from EC2.")
-    market = Ec2Market(partial(background_client, "ec2", region))
-    prices = PricingPriceList(partial(background_client, "pricing", pricing_region(region)))
+    pricing = partial(background_client, "pricing", pricing_region(region))
+    market = Ec2Market(partial(background_client, "ec2", region), pricing)
     try:
         now = SystemClock().now()
-        survey, parts = CatalogReader(market, prices).read(region, now, Survey(region))
+        survey, parts = read_catalog(market, region, now, Survey(region))
     except CatalogUnavailable as error:
         raise CannotBeDoneError(
             f"The instance types of the region could not be read: {as_clause(error)}."

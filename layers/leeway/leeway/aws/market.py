@@ -21,10 +21,12 @@ _PLAIN_LINUX = {
 
 
 class Ec2Market:
-    """The Market Protocol; `client` returns boto3's EC2 client."""
+    """The Market Protocol; `ec2` and `pricing` return boto3's clients. The Pricing API has few
+    endpoints: see `pricing_region`."""
 
-    def __init__(self, client: Callable[[], Any]) -> None:
-        self._client = client
+    def __init__(self, ec2: Callable[[], Any], pricing: Callable[[], Any]) -> None:
+        self._client = ec2
+        self._pricing = pricing
 
     def types(self) -> tuple[Machine, ...]:
         """Read every instance type, sorted by name, with all pages of DescribeInstanceTypes."""
@@ -66,13 +68,6 @@ class Ec2Market:
             prices.setdefault(zone, {})[kind] = price
         return prices
 
-
-class PricingPriceList:
-    """The PriceList Protocol; `client` returns boto3's Pricing client."""
-
-    def __init__(self, client: Callable[[], Any]) -> None:
-        self._client = client
-
     def on_demand(self, region: str) -> dict[str, float]:
         """Read the prices on Linux with shared tenancy, in USD per hour, by type."""
         wanted = {"regionCode": region, **_PLAIN_LINUX}
@@ -81,7 +76,7 @@ class PricingPriceList:
         ]
         prices: dict[str, float] = {}
         with aws_errors():
-            pages = self._client().get_paginator("get_products")
+            pages = self._pricing().get_paginator("get_products")
             for page in pages.paginate(ServiceCode="AmazonEC2", Filters=filters):
                 for text in page["PriceList"]:
                     product = json.loads(text)

@@ -43,7 +43,7 @@ CATALOG_UNAVAILABLE = ReasonCode(
 
 
 class Market(Protocol):
-    """EC2's instance types, offerings and Spot prices of one region."""
+    """The instance types, offerings and prices of one region."""
 
     def types(self) -> tuple[Machine, ...]:
         """Read all instance types."""
@@ -61,12 +61,8 @@ class Market(Protocol):
         """Read the current Linux Spot prices in USD per hour, by zone and type."""
         ...
 
-
-class PriceList(Protocol):
-    """The on-demand prices."""
-
     def on_demand(self, region: str) -> dict[str, float]:
-        """Read the prices for Linux with shared tenancy in USD per hour, by type."""
+        """Read the on-demand prices for Linux with shared tenancy in USD per hour, by type."""
         ...
 
 
@@ -121,53 +117,46 @@ class CatalogRefresh:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogReader:
-    """Reads the catalogs of regions from AWS."""
+def read_catalog(
+    market: Market, region: str, now: datetime, former: Survey
+) -> tuple[Survey, tuple[PartRefresh, ...]]:
+    """Read all parts of a region's catalog; a part that cannot be read stays as in `former`.
 
-    market: Market
-    price_list: PriceList
-
-    def read(
-        self, region: str, now: datetime, former: Survey
-    ) -> tuple[Survey, tuple[PartRefresh, ...]]:
-        """Read all parts of a region's catalog; a part that cannot be read stays as in `former`.
-
-        Raises:
-            CatalogUnavailable: no part was read, or there are no types or no offerings.
-        """
-        readers: dict[Part, Callable[[], Any]] = {
-            Part.TYPES: partial(self.market.types),
-            Part.OFFERINGS: partial(self.market.offered),
-            Part.ON_DEMAND_PRICES: partial(self.price_list.on_demand, region),
-            Part.SPOT_PRICES: partial(self.market.spot),
-            Part.ZONES: partial(self.market.zone_ids),
-        }
-        survey, errors = former, dict[Part, str]()
-        for part, read in readers.items():
-            try:
-                found = read()
-            except (CloudRefused, CloudUnavailable) as error:
-                errors[part] = str(error)
-                continue
-            if found:
-                survey = survey.renewed(part, found, now)
-            else:  # every region has all parts, so an empty answer is an error
-                errors[part] = "the answer is empty"
-        survey = survey.of_what_is_offered()
-        if len(errors) == len(readers) or not survey.complete:
-            raise CatalogUnavailable(CATALOG_UNAVAILABLE(region=region, problems=_grouped(errors)))
-        return survey, tuple(
-            PartRefresh(
-                part,
-                survey.size(part),
-                CATALOG_PART_NOT_READ(part=part, region=region, error=errors[part])
-                if part in errors
-                else None,
-                survey.read_at.get(part),
-            )
-            for part in readers
+    Raises:
+        CatalogUnavailable: no part was read, or there are no types or no offerings.
+    """
+    readers: dict[Part, Callable[[], Any]] = {
+        Part.TYPES: market.types,
+        Part.OFFERINGS: market.offered,
+        Part.ON_DEMAND_PRICES: partial(market.on_demand, region),
+        Part.SPOT_PRICES: market.spot,
+        Part.ZONES: market.zone_ids,
+    }
+    survey, errors = former, dict[Part, str]()
+    for part, read in readers.items():
+        try:
+            found = read()
+        except (CloudRefused, CloudUnavailable) as error:
+            errors[part] = str(error)
+            continue
+        if found:
+            survey = survey.renewed(part, found, now)
+        else:  # every region has all parts, so an empty answer is an error
+            errors[part] = "the answer is empty"
+    survey = survey.of_what_is_offered()
+    if len(errors) == len(readers) or not survey.complete:
+        raise CatalogUnavailable(CATALOG_UNAVAILABLE(region=region, problems=_grouped(errors)))
+    return survey, tuple(
+        PartRefresh(
+            part,
+            survey.size(part),
+            CATALOG_PART_NOT_READ(part=part, region=region, error=errors[part])
+            if part in errors
+            else None,
+            survey.read_at.get(part),
         )
+        for part in readers
+    )
 
 
 def _grouped(errors: Mapping[Part, str]) -> str:
@@ -178,35 +167,33 @@ def _grouped(errors: Mapping[Part, str]) -> str:
     return "; ".join(f"{', '.join(names)} ({error})" for error, names in parts.items())
 
 
-@dataclass(frozen=True, slots=True)
-class RefreshCatalog:
-    """The use case of `refresh_catalog`."""
+def refresh_catalog(
+    market: Market,
+    table: Table,
+    report: Callable[[CatalogRefresh], None],
+    clock: Clock,
+    region: str,
+) -> CatalogRefresh:
+    """Read the catalog of a region and store it.
 
-    reader: CatalogReader
-    table: Table
-    report: Callable[[CatalogRefresh], None]
-    clock: Clock
+    Raises:
+        CatalogUnavailable: no part was read, or there are no types or no offerings.
+        CloudUnavailable: the table cannot be read or written.
+    """
+    former = _former(table.get(SURVEY, region=region), region)
+    survey, parts = read_catalog(market, region, clock.now(), former)
+    packed = compressed(survey)
+    table.put(SURVEY, packed, region=region)
+    refresh = CatalogRefresh(region, parts, len(packed))
+    report(refresh)
+    return refresh
 
-    def refresh(self, region: str) -> CatalogRefresh:
-        """Read the catalog of a region and store it.
 
-        Raises:
-            CatalogUnavailable: no part was read, or there are no types or no offerings.
-            CloudUnavailable: the table cannot be read or written.
-        """
-        survey, parts = self.reader.read(region, self.clock.now(), self._former(region))
-        packed = compressed(survey)
-        self.table.put(SURVEY, packed, region=region)
-        refresh = CatalogRefresh(region, parts, len(packed))
-        self.report(refresh)
-        return refresh
-
-    def _former(self, region: str) -> Survey:
-        packed = self.table.get(SURVEY, region=region)
-        try:
-            return unpacked(packed) if packed else Survey(region)
-        except (UnknownForm, ValueError, zlib.error):
-            return Survey(region)  # unreadable, and replaced by this refresh
+def _former(packed: bytes | None, region: str) -> Survey:
+    try:
+        return unpacked(packed) if packed else Survey(region)
+    except (UnknownForm, ValueError, zlib.error):
+        return Survey(region)  # unreadable, and replaced by this refresh
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
-"""Builds `refresh_catalog`."""
+"""Refreshes the catalog of the function's own region."""
 
 from functools import cache, partial
 
-from leeway.aws.market import Ec2Market, PricingPriceList, pricing_region
-from leeway.catalog.refresh import CatalogReader, CatalogTelemetry, RefreshCatalog
+from leeway.aws.market import Ec2Market, pricing_region
+from leeway.catalog import refresh
 from leeway.wiring.clients import (
     background_client,
     clock,
@@ -15,25 +15,21 @@ from leeway.wiring.clients import (
 )
 
 
-def region() -> str:
-    """Return the region that this function runs in."""
-    return str(session().region_name)
-
-
 @cache
-def refresh_catalog() -> RefreshCatalog:
-    """Build the use case."""
-    return RefreshCatalog(
-        reader=CatalogReader(
-            market=Ec2Market(partial(background_client, "ec2")),
-            price_list=PricingPriceList(
-                partial(background_client, "pricing", pricing_region(region()))
-            ),
-        ),
-        table=table(),
-        report=CatalogTelemetry(logger(), metrics()).catalog_refreshed,
-        clock=clock(),
-    )
+def _market(region: str) -> Ec2Market:
+    pricing = partial(background_client, "pricing", pricing_region(region))
+    return Ec2Market(partial(background_client, "ec2"), pricing)
+
+
+def refresh_catalog() -> refresh.CatalogRefresh:
+    """Read the catalog of the region that this function runs in, and store it.
+
+    Raises:
+        CatalogUnavailable, CloudUnavailable: as `leeway.catalog.refresh.refresh_catalog`.
+    """
+    region = str(session().region_name)
+    report = refresh.CatalogTelemetry(logger(), metrics()).catalog_refreshed
+    return refresh.refresh_catalog(_market(region), table(), report, clock(), region)
 
 
 prepare(["dynamodb"], [])
