@@ -17,7 +17,7 @@ import httpx2
 import pytest
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.custom_resources import HttpClusterApi
-from leeway.kubernetes.watches import HttpManifestWatches
+from leeway.kubernetes.watches import manifest_watch
 from leeway.manifests.reading import KINDS
 from leeway.manifests.status import NODE_CLASS, ManifestEvent, ReadObject, plan_statuses
 from leeway.manifests.status import POOL as POOL_KIND
@@ -254,7 +254,7 @@ def test_a_watch_on_manifests_reports_what_users_change(
     api: httpx2.Client, connection: Connection
 ) -> None:
     changes: list[PodChange] = []
-    watch = HttpManifestWatches(lambda _: connection, POOL_KIND).watch("", "")
+    watch = manifest_watch(lambda _: connection, POOL_KIND)("", "")
 
     def follow() -> None:
         with suppress(ClusterUnavailable):  # it is stopped
@@ -281,7 +281,7 @@ def test_a_watch_on_manifests_reports_what_users_change(
     until(lambda: seen()[-1][1])
     watch.stop()
     thread.join(30)
-    missing = HttpManifestWatches(lambda _: connection, "scaledobject.keda.sh").watch("", "")
+    missing = manifest_watch(lambda _: connection, "scaledobject.keda.sh")("", "")
     with pytest.raises(KindMissing):
         missing.run(lambda: None, changes.append)
 

@@ -20,7 +20,7 @@ from leeway.kubernetes.cluster_states import KubernetesClusterStates
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.http_cluster import HttpCluster
 from leeway.kubernetes.list_watch import WatchRequest, events_in
-from leeway.kubernetes.watches import PODS, SELECTION, HttpPodWatches
+from leeway.kubernetes.watches import PODS, SELECTION, pod_watches
 from leeway.pod_watch.burst import needs_new_node
 from leeway.pod_watch.follower import PodChange
 from leeway.policy.repair import why_unhealthy
@@ -208,7 +208,7 @@ def test_a_pod_without_a_node_is_in_the_state_and_in_the_watch(
     for _ in range(2):
         assert waiting in {one.uid for one in states.read("c").waiting}
     seen: list[PodChange] = []
-    watch = HttpPodWatches(lambda _: connection).watch("c", "")
+    watch = pod_watches(lambda _: connection)("c", "")
 
     def follow() -> None:
         with suppress(ClusterUnavailable):  # `stop` closes the connection

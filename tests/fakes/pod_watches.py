@@ -65,14 +65,14 @@ class PodsInMemory:
 
 @dataclass
 class PodWatchesInMemory:
-    """The PodWatches Protocol."""
+    """Opens watches, as `OpenWatch`."""
 
     clusters: dict[str, PodsInMemory] = field(default_factory=dict)
 
     def of(self, cluster: str) -> PodsInMemory:
         return self.clusters.setdefault(cluster, PodsInMemory())
 
-    def watch(self, cluster: str, version: str) -> "WatchInMemory":
+    def __call__(self, cluster: str, version: str) -> "WatchInMemory":
         return WatchInMemory(self.of(cluster), version)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from leeway.kubernetes.custom_resources import LEASE, HttpClusterApi
-from leeway.kubernetes.watches import HttpManifestWatches
+from leeway.kubernetes.watches import manifest_watch
 from leeway.manifests.in_cluster import TAKE, running_karpenter
 from leeway.manifests.reading import find_kind
 from leeway.manifests.status import StatusPatch
@@ -120,8 +120,7 @@ def changes_of(
         server.on("WATCH", path, answer)
     found: list[PodChange] = []
     with closing(kubeconfig_connection(server.kubeconfig)) as connection:
-        watches = HttpManifestWatches(lambda _: connection, resource)
-        watches.watch("prod", "").run(lambda: None, found.append)
+        manifest_watch(lambda _: connection, resource)("prod", "").run(lambda: None, found.append)
     return found
 
 

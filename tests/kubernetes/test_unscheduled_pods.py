@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from leeway.kubernetes.connection import Connection
-from leeway.kubernetes.watches import HttpPodWatches
+from leeway.kubernetes.watches import pod_watches
 from leeway.pod_watch.burst import SILENCE, UNSCHEDULABLE, UnscheduledPod, needs_new_node
-from leeway.pod_watch.follower import PodChange, PodWatch, PodWatches
+from leeway.pod_watch.follower import OpenWatch, PodChange, PodWatch
 from leeway.ports.kubernetes import (
     ClusterForbidden,
     ClusterRefused,
@@ -45,7 +45,7 @@ class Embedded:
 
     def __init__(self, live: Live, connection: Connection) -> None:
         self._live = live
-        self.watches: PodWatches = HttpPodWatches(lambda _: connection)
+        self.watches: OpenWatch = pod_watches(lambda _: connection)
 
     def create(self, name: str) -> str:
         """Create a pod that fits on no node; return its UID."""
@@ -63,7 +63,7 @@ class InMemory:
 
     def __init__(self) -> None:
         watches = PodWatchesInMemory()
-        self.watches: PodWatches = watches
+        self.watches: OpenWatch = watches
         self._pods = watches.of("c")
 
     def create(self, name: str) -> str:
@@ -119,8 +119,8 @@ class Reader(threading.Thread):
 
 
 @contextmanager
-def reading(watches: PodWatches, version: str = "") -> Iterator[Reader]:
-    watch = watches.watch("c", version)
+def reading(watches: OpenWatch, version: str = "") -> Iterator[Reader]:
+    watch = watches("c", version)
     reader = Reader(watch)
     reader.start()
     try:
@@ -178,7 +178,7 @@ def test_a_pod_that_gets_a_node_leaves_the_watch(live: Live, connection: Connect
 
 def test_a_new_pod_wakes_the_buyer_of_its_cluster(live: Live, connection: Connection) -> None:
     """The whole run, with the sandbox's API server as both clusters."""
-    world = World(on=HttpPodWatches(lambda _: connection))
+    world = World(on=pod_watches(lambda _: connection))
     embedded = Embedded(live, connection)
     name = new_name()
     with world.running():
@@ -197,9 +197,9 @@ def server(tmp_path: Path) -> Iterator[FaultyServer]:
 
 
 @pytest.fixture
-def watches(server: FaultyServer) -> Iterator[PodWatches]:
+def watches(server: FaultyServer) -> Iterator[OpenWatch]:
     with closing(kubeconfig_connection(server.kubeconfig)) as connection:
-        yield HttpPodWatches(lambda _: connection)
+        yield pod_watches(lambda _: connection)
 
 
 def status(code: int) -> dict[str, Any]:
@@ -223,22 +223,22 @@ def status(code: int) -> dict[str, Any]:
     ],
 )
 def test_a_failure_of_the_api_server_is_named(
-    server: FaultyServer, watches: PodWatches, answer: Answer, error: type[Exception]
+    server: FaultyServer, watches: OpenWatch, answer: Answer, error: type[Exception]
 ) -> None:
     server.on("WATCH", API_PODS, answer)
     with pytest.raises(error) as raised:
-        watches.watch("c", "5").run(lambda: None, lambda _: None)
+        watches("c", "5").run(lambda: None, lambda _: None)
     assert type(raised.value) is error
 
 
 def test_a_watch_asks_for_unscheduled_pods_and_bookmarks(
-    server: FaultyServer, watches: PodWatches
+    server: FaultyServer, watches: OpenWatch
 ) -> None:
     bookmark = {"kind": "Pod", "metadata": {"resourceVersion": "77"}}
     server.on("WATCH", API_PODS, watch_answer(("BOOKMARK", bookmark), stays_open=False))
     found: list[PodChange] = []
     for version in ("", "12"):
-        watches.watch("c", version).run(lambda: None, found.append)
+        watches("c", version).run(lambda: None, found.append)
     assert found == [PodChange("77"), PodChange("77")]
     queries = [query for _, _, query in server.requests]
     assert [query["resourceVersion"] for query in queries] == ["0", "12"]
@@ -247,7 +247,7 @@ def test_a_watch_asks_for_unscheduled_pods_and_bookmarks(
 
 
 def test_a_line_that_never_ends_does_not_fill_the_memory(
-    server: FaultyServer, watches: PodWatches, monkeypatch: pytest.MonkeyPatch
+    server: FaultyServer, watches: OpenWatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("leeway.kubernetes.list_watch.LONGEST_LINE", 1000)
 
@@ -258,11 +258,11 @@ def test_a_line_that_never_ends_does_not_fill_the_memory(
 
     server.on("WATCH", API_PODS, endless)
     with pytest.raises(ClusterUnavailable, match="line of more than"):
-        watches.watch("c", "").run(lambda: None, lambda _: None)
+        watches("c", "").run(lambda: None, lambda _: None)
 
 
 def test_fields_that_decide_are_read_from_the_object(
-    server: FaultyServer, watches: PodWatches
+    server: FaultyServer, watches: OpenWatch
 ) -> None:
     about: dict[str, Any] = pod("web", node="")
     about["metadata"] |= {
@@ -282,7 +282,7 @@ def test_fields_that_decide_are_read_from_the_object(
     del about["spec"]["nodeName"]
     server.on("WATCH", API_PODS, watch_answer(("MODIFIED", about), stays_open=False))
     found: list[PodChange] = []
-    watches.watch("c", "").run(lambda: None, found.append)
+    watches("c", "").run(lambda: None, found.append)
     uid = json.loads(json.dumps(about))["metadata"]["uid"]
     assert found == [
         PodChange(

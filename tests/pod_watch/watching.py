@@ -11,7 +11,7 @@ from typing import cast
 from aws_lambda_powertools import Logger, Metrics
 from leeway.clock import SystemClock
 from leeway.pod_watch.burst import UNSCHEDULABLE, UnscheduledPod
-from leeway.pod_watch.follower import PodWatches
+from leeway.pod_watch.follower import OpenWatch
 from leeway.pod_watch.watch_pods import (
     LEASE,
     MINUTE_SCHEDULE,
@@ -91,8 +91,8 @@ class World:
         default_factory=lambda: Modes({"blue": WatchMode.BY_WATCH, "green": WatchMode.BY_WATCH})
     )
     watches: PodWatchesInMemory = field(default_factory=PodWatchesInMemory)
-    on: PodWatches | None = None  # in place of `watches`
-    of_manifests: list[PodWatches] = field(default_factory=list)
+    on: OpenWatch | None = None  # in place of `watches`
+    of_manifests: list[OpenWatch] = field(default_factory=list)
     lease: LeaseTable = field(default_factory=LeaseTable)
     wakes: WakesInMemory = field(default_factory=WakesInMemory)
     told: Told = field(default_factory=Told)

@@ -8,6 +8,7 @@ as a change.
 
 import zlib
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from msgspec import Struct, field
 from msgspec.json import Decoder, encode
@@ -17,7 +18,7 @@ from leeway.kubernetes.list_watch import WatchEvent, WatchRequest, events_in, re
 from leeway.manifests.in_cluster import READ, is_read
 from leeway.manifests.reading import KINDS, Kind
 from leeway.pod_watch.burst import ManifestMark, UnscheduledPod
-from leeway.pod_watch.follower import KindMissing, PodChange, PodWatches
+from leeway.pod_watch.follower import KindMissing, OpenWatch, PodChange
 from leeway.ports.kubernetes import ClusterUnavailable
 
 PODS = "/api/v1/pods"
@@ -69,43 +70,63 @@ class _Pod(Struct):
 _DECODER = Decoder(_Pod)  # built on import, by one thread: see leeway.kubernetes.list_watch
 
 
-class HttpPodWatches:
-    """The PodWatches Protocol; `connection_to` connects to a cluster."""
+class HttpWatch:
+    """The PodWatch Protocol, by the first of `requests` that the API server knows; each comes with
+    what turns its events into changes. `optional` is the plural of a kind that the API server may
+    lack; empty if it has to have it."""
 
-    def __init__(self, connection_to: Callable[[str], Connection]) -> None:
-        self._connection_to = connection_to
-
-    def watch(self, cluster: str, version: str) -> "HttpPodWatch":
-        """Prepare a watch. A resource version is opaque, so the empty one means none."""
-        return HttpPodWatch(self._connection_to(cluster), version)
-
-
-class HttpPodWatch:
-    """The PodWatch Protocol."""
-
-    def __init__(self, connection: Connection, version: str) -> None:
-        start = {"resourceVersion": version or EXISTING}
-        self._request = WatchRequest(connection, PODS, SELECTION | start)
+    def __init__(
+        self,
+        requests: Sequence[tuple[WatchRequest, Callable[[WatchEvent], PodChange]]],
+        optional: str = "",
+    ) -> None:
+        self._requests = requests
+        self._optional = optional
 
     def run(self, began: Callable[[], None], receive: Callable[[PodChange], None]) -> None:
-        """Watch until the API server ends the watch."""
+        """Watch until the API server ends the watch.
 
-        def apply(lines: list[bytes]) -> None:
-            for event in events_in(lines):
-                receive(change_of(event))
+        Raises:
+            KindMissing: the API server does not have an optional kind.
+        """
+        for request, change_of in self._requests:
 
-        try:
-            self._request.read(apply, began)
-        except ApiError as error:
-            raise ClusterUnavailable(str(error)[:200]) from error
+            def apply(
+                lines: list[bytes], change_of: Callable[[WatchEvent], PodChange] = change_of
+            ) -> None:
+                for event in events_in(lines):
+                    receive(change_of(event))
+
+            try:
+                request.read(apply, began)
+            except ApiError as error:
+                raise ClusterUnavailable(str(error)[:200]) from error
+            except ClusterUnavailable as error:
+                if not (self._optional and is_unknown_path(error)):
+                    raise
+            else:
+                return
+        raise KindMissing(f"the API server has no {self._optional}")
 
     def stop(self) -> None:
         """End the watch, from another thread."""
-        self._request.stop()
+        for request, _ in self._requests:
+            request.stop()
+
+
+def pod_watches(connection_to: Callable[[str], Connection]) -> OpenWatch:
+    """Return what watches the unscheduled pods of a cluster; `connection_to` connects to one. A
+    resource version is opaque, so the empty one means none."""
+
+    def open_watch(cluster: str, version: str) -> HttpWatch:
+        start = {"resourceVersion": version or EXISTING}
+        request = WatchRequest(connection_to(cluster), PODS, SELECTION | start)
+        return HttpWatch([(request, change_of)])
+
+    return open_watch
 
 
 def change_of(event: WatchEvent) -> PodChange:
-    """Return an event of a watch as a change."""
     found = read_json(event.object, _DECODER)
     if event.type == "BOOKMARK":
         return PodChange(found.metadata.version)
@@ -152,74 +173,37 @@ _MANIFEST_DECODER = Decoder(
 )  # built on import, by one thread: see leeway.kubernetes.list_watch
 
 
-def manifest_watches(connection_to: Callable[[str], Connection]) -> Sequence[PodWatches]:
-    """Return the watches of all kinds that Leeway reads in clusters."""
-    return [HttpManifestWatches(connection_to, resource) for resource in READ]
+def manifest_watches(connection_to: Callable[[str], Connection]) -> list[OpenWatch]:
+    """Return what watches the manifests of a cluster, for each kind that Leeway reads there."""
+    return [manifest_watch(connection_to, resource) for resource in READ]
 
 
-class HttpManifestWatches:
-    """The PodWatches Protocol for the manifests of one kind; `connection_to` connects to a
-    cluster."""
+def manifest_watch(connection_to: Callable[[str], Connection], resource: str) -> OpenWatch:
+    """Return what watches the manifests of one kind, in the newest version that the API server
+    has."""
+    kinds = [one for one in reversed(KINDS) if one.resource == resource and not one.current]
 
-    def __init__(self, connection_to: Callable[[str], Connection], resource: str) -> None:
-        self._connection_to = connection_to
-        found = [one for one in KINDS if one.resource == resource and not one.current]
-        self._kinds = tuple(reversed(found))
-
-    def watch(self, cluster: str, version: str) -> "HttpManifestWatch":
-        """Prepare a watch on the newest version of the kind that the API server has."""
-        return HttpManifestWatch(self._connection_to(cluster), self._kinds, version)
-
-
-class HttpManifestWatch:
-    """The PodWatch Protocol."""
-
-    def __init__(self, connection: Connection, kinds: Sequence[Kind], version: str) -> None:
+    def open_watch(cluster: str, version: str) -> HttpWatch:
+        connection = connection_to(cluster)
         parameters = {"allowWatchBookmarks": "true", "resourceVersion": version or EXISTING}
-        self._requests = [
+        requests = [
             (
-                kind,
                 WatchRequest(
                     connection,
                     f"/apis/{kind.api_version}/{kind.plural}",
                     parameters,
                     accept=_METADATA_ONLY,
                 ),
+                partial(_change_of_manifest, kind),
             )
             for kind in kinds
         ]
+        return HttpWatch(requests, optional=kinds[0].plural)
 
-    def run(self, began: Callable[[], None], receive: Callable[[PodChange], None]) -> None:
-        """Watch until the API server ends the watch.
-
-        Raises:
-            KindMissing: the API server does not have the kind.
-        """
-        for kind, request in self._requests:
-
-            def apply(lines: list[bytes], kind: Kind = kind) -> None:
-                for event in events_in(lines):
-                    receive(_change_of_manifest(kind, event))
-
-            try:
-                request.read(apply, began)
-            except ApiError as error:
-                raise ClusterUnavailable(str(error)[:200]) from error
-            except ClusterUnavailable as error:
-                if not is_unknown_path(error):
-                    raise
-            else:
-                return
-        raise KindMissing(f"the API server has no {self._requests[0][0].plural}")
-
-    def stop(self) -> None:
-        """End the watch, from another thread."""
-        for _, request in self._requests:
-            request.stop()
+    return open_watch
 
 
 def _change_of_manifest(kind: Kind, event: WatchEvent) -> PodChange:
-    """Return an event of a watch as a change."""
     found = read_json(event.object, _MANIFEST_DECODER).metadata
     if event.type == "BOOKMARK":
         return PodChange(found.version)

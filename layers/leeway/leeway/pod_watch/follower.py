@@ -47,17 +47,10 @@ class PodWatch(Protocol):
         ...
 
 
-class PodWatches(Protocol):
-    """Watches on the unscheduled pods of clusters, or on their manifests of one kind."""
-
-    def watch(self, cluster: str, version: str) -> PodWatch:
-        """Prepare a watch that continues after a version. Without a version it reports first all
-        unscheduled pods that exist.
-
-        Raises:
-            CloudUnavailable, CloudRefused: the endpoint of the cluster can't be read.
-        """
-        ...
+type OpenWatch = Callable[[str, str], PodWatch]
+"""Prepares a watch on a cluster that continues after a version: on its unscheduled pods, or on its
+manifests of one kind. With an empty version the watch reports first what exists. Raises
+CloudUnavailable or CloudRefused if the endpoint of the cluster can't be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +101,10 @@ class Follower:
     """
 
     def __init__(
-        self, cluster: str, watches: PodWatches, send: Callable[[FollowerMessage], None]
+        self, cluster: str, open_watch: OpenWatch, send: Callable[[FollowerMessage], None]
     ) -> None:
         self.cluster = cluster
-        self._watches = watches
+        self._open_watch = open_watch
         self._send = send
         self._version = ""
         self._has_received = False
@@ -159,7 +152,7 @@ class Follower:
         """Watch until the watch ends; return the error that ended it."""
         self._began_at, self._has_received = math.inf, False
         try:
-            self._watch = self._watches.watch(self.cluster, self._version)
+            self._watch = self._open_watch(self.cluster, self._version)
             if self._stopped.is_set():  # `stop` came before there was a watch to end
                 return None
             self._watch.run(self._begin, self._receive)

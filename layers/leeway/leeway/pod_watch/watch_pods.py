@@ -35,8 +35,8 @@ from leeway.pod_watch.follower import (
     Follower,
     FollowerMessage,
     KindMissing,
+    OpenWatch,
     PodReceived,
-    PodWatches,
     WatchBegan,
     WatchHealthy,
     WatchInterrupted,
@@ -331,8 +331,8 @@ class Holding:
 
     def __init__(
         self,
-        watches: PodWatches,
-        of_manifests: Sequence[PodWatches],
+        watches: OpenWatch,
+        of_manifests: Sequence[OpenWatch],
         provisioning: ProvisionNodes,
         keeper: LeaseKeeper,
         modes: Callable[[], Mapping[str, WatchMode]],
@@ -602,8 +602,8 @@ class WatchPods:
     def __init__(
         self,
         mode_of: Callable[[str], WatchMode],
-        watches: PodWatches,
-        of_manifests: Sequence[PodWatches],
+        watches: OpenWatch,
+        of_manifests: Sequence[OpenWatch],
         table: Table,
         provisioning: ProvisionNodes,
         telemetry: PodWatchTelemetry,

@@ -5,7 +5,7 @@ from functools import cache, partial
 from uuid import uuid4
 
 from leeway.aws.provision_queue import SqsProvisionNodes
-from leeway.kubernetes.watches import HttpPodWatches, manifest_watches
+from leeway.kubernetes.watches import manifest_watches, pod_watches
 from leeway.pod_watch.watch_pods import Lease, PodWatchTelemetry, WatchPods, mode_of
 from leeway.wiring.clients import (
     client,
@@ -26,7 +26,7 @@ def watch_pods() -> WatchPods:
     queue = os.environ["LEEWAY_PROVISION_QUEUE"]
     return WatchPods(
         mode_of=partial(mode_of, configuration(), table()),
-        watches=HttpPodWatches(connections().get),
+        watches=pod_watches(connections().get),
         of_manifests=manifest_watches(connections().get),
         table=table(),
         provisioning=SqsProvisionNodes(partial(client, "sqs"), queue),
