@@ -1,7 +1,7 @@
 """EC2's instances, Spot requests, scheduled events and status checks, by boto3."""
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import batched
 from typing import Any
@@ -41,12 +41,19 @@ def tag_filters(tags: Mapping[str, str]) -> list[dict[str, Any]]:
     ]
 
 
+type Filters = Mapping[str, Iterable[str]]
+"""The values of each filter, by its name. One of the values of each has to match."""
+
 UNKNOWN = "InvalidInstanceID.NotFound"
 UNKNOWN_RESERVATION = "InvalidCapacityReservationId.NotFound"
 
 
-_IN_ONE_CALL = 200
-"""Values that one filter takes. Source: EC2 user guide, "Filter resources"."""
+PAGE = 1000
+FILTER_VALUES = 200
+"""Results per page, and values per filter. Source: EC2 API reference, DescribeInstances; EC2 user
+guide, "Filter resources"."""
+
+STARTS_OR_RUNS: Filters = {"instance-state-name": ["pending", "running"]}
 
 # Status codes of a Spot request during the two minutes before an interruption. The first code is
 # the usual one, and the request keeps it after the instance is terminated: only the state of the
@@ -61,6 +68,22 @@ MARKED = {
 # Prefixes of the descriptions of events that are over. EC2 returns such events for another week.
 # Source: EC2 API reference, InstanceStatusEvent; EC2 user guide, "Scheduled events".
 _OVER = ("[Completed]", "[Canceled]")
+
+
+def described_instances(client: Callable[[], Any], filters: Filters) -> Iterator[dict[str, Any]]:
+    """Yield the instances that match all filters, as DescribeInstances describes them, in pages. A
+    filter, unlike InstanceIds, accepts ids that EC2 does not know. `client` returns boto3's
+    EC2 client.
+
+    Raises:
+        CloudUnavailable, CloudRefused: AWS does not answer, or refuses the call.
+    """
+    wanted = [{"Name": name, "Values": list(values)} for name, values in filters.items()]
+    with aws_errors():
+        found = client().get_paginator("describe_instances")
+        for page in found.paginate(Filters=wanted, MaxResults=PAGE):
+            for reservation in page["Reservations"]:
+                yield from reservation["Instances"]
 
 
 class Ec2Instances:
@@ -78,13 +101,12 @@ class Ec2Instances:
 
     def describe_all(self, instances: Collection[str]) -> dict[str, InstanceFacts]:
         """Read instances by their ids; those that EC2 does not know, or whose tags do not name
-        exactly one cluster, are left out. A filter, unlike InstanceIds, accepts unknown ids."""
-        found: list[dict[str, Any]] = []
-        for some in batched(sorted(instances), _IN_ONE_CALL, strict=False):
-            filters = [{"Name": "instance-id", "Values": list(some)}]
-            with aws_errors():
-                pages = self._client().get_paginator("describe_instances").paginate(Filters=filters)
-                found += [i for page in pages for r in page["Reservations"] for i in r["Instances"]]
+        exactly one cluster, are left out."""
+        found = (
+            one
+            for some in batched(sorted(instances), FILTER_VALUES, strict=False)
+            for one in described_instances(self._client, {"instance-id": some})
+        )
         return {facts.instance: facts for one in found if (facts := facts_of(one)) is not None}
 
     def observe(self, instance: str) -> ObservedInstance | None:
@@ -130,18 +152,8 @@ class Ec2Instances:
 
     def in_reservation(self, reservation: str) -> list[str]:
         """List the `pending` and `running` instances of a capacity reservation."""
-        filters = [
-            {"Name": "capacity-reservation-id", "Values": [reservation]},
-            {"Name": "instance-state-name", "Values": ["pending", "running"]},
-        ]
-        with aws_errors():
-            pages = self._client().get_paginator("describe_instances").paginate(Filters=filters)
-            return [
-                instance["InstanceId"]
-                for page in pages
-                for reserved in page["Reservations"]
-                for instance in reserved["Instances"]
-            ]
+        filters = {"capacity-reservation-id": [reservation], **STARTS_OR_RUNS}
+        return [one["InstanceId"] for one in described_instances(self._client, filters)]
 
     def changes_of(self, instance: str) -> list[ObservedChange]:
         """List the scheduled events of a running instance by DescribeInstanceStatus, with the
@@ -174,42 +186,23 @@ class Ec2Instances:
         found = self._launched_since(since, {"tag-key": [GROUP_TAG]})
         return [one for one in found if one.cluster == cluster]
 
-    def _launched_since(
-        self, since: datetime, wanted: Mapping[str, list[str]]
-    ) -> list[InstanceFacts]:
+    def _launched_since(self, since: datetime, wanted: Filters) -> list[InstanceFacts]:
         """EC2 filters launch times by patterns and reports whole seconds: the call filters by the
         hour of `since` and the next hour."""
         since = since.replace(microsecond=0)
         filters = {
             **wanted,
-            "instance-state-name": ["pending", "running"],
+            **STARTS_OR_RUNS,
             "launch-time": [f"{since + n * timedelta(hours=1):%Y-%m-%dT%H}:*" for n in (0, 1)],
         }
-        with aws_errors():
-            pages = (
-                self._client()
-                .get_paginator("describe_instances")
-                .paginate(
-                    Filters=[{"Name": name, "Values": values} for name, values in filters.items()]
-                )
-            )
-            found = [i for page in pages for r in page["Reservations"] for i in r["Instances"]]
+        found = described_instances(self._client, filters)
         return [facts for one in found if one["LaunchTime"] >= since and (facts := facts_of(one))]
 
     def members(self, group: str) -> frozenset[str]:
         """Return the running instances of a group."""
-        filters = [
-            {"Name": f"tag:{GROUP_TAG}", "Values": [group]},
-            {"Name": "instance-state-name", "Values": ["running"]},
-        ]
-        with aws_errors():
-            pages = self._client().get_paginator("describe_instances").paginate(Filters=filters)
-            return frozenset(
-                one["InstanceId"]
-                for page in pages
-                for reserved in page["Reservations"]
-                for one in reserved["Instances"]
-            )
+        filters = {f"tag:{GROUP_TAG}": [group], "instance-state-name": ["running"]}
+        found = described_instances(self._client, filters)
+        return frozenset(one["InstanceId"] for one in found)
 
     def terminate(self, instance: str) -> None:
         """Call TerminateInstances; an instance that EC2 does not know is not an error."""
@@ -299,10 +292,6 @@ def observed_of(described: dict[str, Any]) -> ObservedInstance | None:
     )
 
 
-PAGE = 1000
-FILTER_VALUES = 200
-"""Results per page, and values per filter. Source: EC2 API reference, DescribeInstances."""
-
 _ID = re.compile(r"\bi-[0-9a-f]+\b")
 
 
@@ -339,7 +328,7 @@ class Ec2Sweep:
         keys = [*CLUSTER_TAGS, *(f"{OWNED_PREFIX}{name}" for name in sorted(clusters))]
         found = {}  # by id: an instance may have tags of two batches
         for values in batched(keys, FILTER_VALUES, strict=False):
-            for observed in self._observed([{"Name": "tag-key", "Values": list(values)}]):
+            for observed in self._observed({"tag-key": values}):
                 if observed.facts.cluster in clusters:
                     found[observed.facts.instance] = observed
         return list(found.values())
@@ -348,25 +337,14 @@ class Ec2Sweep:
         """List the instances of any cluster that have one of these private DNS names."""
         found: list[ObservedInstance] = []
         for values in batched(sorted(private_dns_names), FILTER_VALUES, strict=False):
-            found += self._observed([{"Name": "private-dns-name", "Values": list(values)}])
+            found += self._observed({"private-dns-name": values})
         return found
 
-    def _observed(self, filters: list[dict[str, Any]]) -> Iterator[ObservedInstance]:
-        for described in self._described(filters):
+    def _observed(self, filters: Filters) -> Iterator[ObservedInstance]:
+        for described in described_instances(self._client, filters):
             observed = observed_of(described)
             if observed is not None:
                 yield observed
-
-    def _described(self, filters: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        with aws_errors():
-            pages = (
-                self._client()
-                .get_paginator("describe_instances")
-                .paginate(Filters=filters, MaxResults=PAGE)
-            )
-            for page in pages:
-                for reservation in page["Reservations"]:
-                    yield from reservation["Instances"]
 
     def interruptions(self) -> list[ObservedInterruption]:
         """List the interruptions in Spot requests by DescribeSpotInstanceRequests, with those of
@@ -445,7 +423,7 @@ class Ec2Sweep:
         """
         found: dict[str, str] = {}
         for values in batched(sorted(instances), FILTER_VALUES, strict=False):
-            for described in self._described([{"Name": "instance-id", "Values": list(values)}]):
+            for described in described_instances(self._client, {"instance-id": values}):
                 found[described["InstanceId"]] = described["State"]["Name"]
             missing = [instance for instance in values if instance not in found]
             found |= self._states_by_id(missing)

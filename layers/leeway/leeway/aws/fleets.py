@@ -8,7 +8,13 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from leeway.aws.ec2 import capacity_type_of, reservation_of
+from leeway.aws.ec2 import (
+    FILTER_VALUES,
+    STARTS_OR_RUNS,
+    capacity_type_of,
+    described_instances,
+    reservation_of,
+)
 from leeway.aws.errors import aws_errors, code_of
 from leeway.instances.facts import INTENT_TAG
 from leeway.launch.fleets import FleetAnswer, FleetError, FleetInstance, FleetRequest, Override
@@ -82,7 +88,7 @@ class Ec2LaunchTemplates:
         """Return those of the ids that EC2 knows. It has no filter for ids, and answers a call that
         lists one unknown id with an error alone."""
         found: set[str] = set()
-        for some in batched(sorted(self._names[one] for one in ids), _IN_ONE_CALL, strict=False):
+        for some in batched(sorted(self._names[one] for one in ids), FILTER_VALUES, strict=False):
             filters = [{"Name": "launch-template-name", "Values": list(some)}]
             with aws_errors():
                 pages = self._client().get_paginator("describe_launch_templates")
@@ -110,9 +116,6 @@ class Ec2LaunchTemplates:
 _BY_PRICE = {SPOT: "price-capacity-optimized", ON_DEMAND: "lowest-price"}
 _BY_PRIORITY = {SPOT: "capacity-optimized-prioritized", ON_DEMAND: "prioritized"}
 """Allocation strategies. Source: EC2 user guide, "Allocation strategies for EC2 Fleet"."""
-
-_IN_ONE_CALL = 200
-"""Values that one filter takes. Source: EC2 user guide, "Filter resources"."""
 
 
 class Ec2Fleets:
@@ -152,42 +155,25 @@ class Ec2Fleets:
 
     def launched_by(self, intent: str) -> list[FleetInstance]:
         """List the instances with the tag of an intent that start or run."""
-        filters = [
-            {"Name": f"tag:{INTENT_TAG}", "Values": [intent]},
-            {"Name": "instance-state-name", "Values": ["pending", "running"]},
+        filters = {f"tag:{INTENT_TAG}": [intent], **STARTS_OR_RUNS}
+        return [
+            FleetInstance(
+                found["InstanceId"],
+                found["InstanceType"],
+                found["Placement"]["AvailabilityZone"],
+                capacity_type_of(found),
+                reservation_of(found),
+            )
+            for found in described_instances(self._client, filters)
         ]
-        with aws_errors():
-            pages = self._client().get_paginator("describe_instances").paginate(Filters=filters)
-            return [
-                FleetInstance(
-                    found["InstanceId"],
-                    found["InstanceType"],
-                    found["Placement"]["AvailabilityZone"],
-                    capacity_type_of(found),
-                    reservation_of(found),
-                )
-                for page in pages
-                for reserved in page["Reservations"]
-                for found in reserved["Instances"]
-            ]
 
     def alive(self, instances: Collection[str]) -> frozenset[str]:
         """Return those of some instances that start or run. A filter, unlike InstanceIds, accepts
         instances that EC2 has forgotten."""
         found: set[str] = set()
-        for some in batched(sorted(instances), _IN_ONE_CALL, strict=False):
-            filters = [
-                {"Name": "instance-id", "Values": list(some)},
-                {"Name": "instance-state-name", "Values": ["pending", "running"]},
-            ]
-            with aws_errors():
-                pages = self._client().get_paginator("describe_instances").paginate(Filters=filters)
-                found |= {
-                    one["InstanceId"]
-                    for page in pages
-                    for reserved in page["Reservations"]
-                    for one in reserved["Instances"]
-                }
+        for some in batched(sorted(instances), FILTER_VALUES, strict=False):
+            filters = {"instance-id": some, **STARTS_OR_RUNS}
+            found |= {one["InstanceId"] for one in described_instances(self._client, filters)}
         return frozenset(found)
 
 
