@@ -318,19 +318,11 @@ def _read_pod(connection: "Connection", name: str) -> dict[str, Any]:
         CannotBeDoneError: there is no such pod.
         ClusterUnavailable, ClusterRefused: the API server did not answer, or refused.
     """
-    from leeway.kubernetes.connection import ApiError, raise_unless_object
-    from leeway.kubernetes.list_watch import without_nulls
+    from leeway.kubernetes.connection import ApiError
 
     namespace, _, pod = (quote(part, safe="") for part in name.partition("/"))
-
-    def read(connection: "Connection") -> dict[str, Any]:
-        response = connection.plain.request("GET", f"/api/v1/namespaces/{namespace}/pods/{pod}")
-        raise_unless_object(response)
-        document: dict[str, Any] = without_nulls(response.json())
-        return document
-
     try:
-        return connection.call(read)
+        return connection.request("GET", f"/api/v1/namespaces/{namespace}/pods/{pod}")
     except ApiError as error:
         raise CannotBeDoneError(f"The cluster has no pod {name}.") from error
 

@@ -16,9 +16,9 @@ from typing import Any
 
 from leeway.instances.facts import OwnerKind, owner_of
 from leeway.kubernetes.cluster_states import PATHS
-from leeway.kubernetes.connection import ApiError, Connection, is_unknown_path
+from leeway.kubernetes.connection import ApiError, Connection, is_unknown_path, without_nulls
 from leeway.kubernetes.http_cluster import selects
-from leeway.kubernetes.list_watch import ObjectList, list_objects, without_nulls
+from leeway.kubernetes.list_watch import ObjectList, list_objects
 from leeway.kubernetes.objects import LabelSelector
 from leeway.kubernetes.objects import Pod as PodObject
 from leeway.kubernetes.translate import to_pod

@@ -15,6 +15,7 @@ from typing import Any
 
 from leeway.disruption.drift import drift_of
 from leeway.instances.facts import InstanceFacts
+from leeway.kubernetes.connection import MERGE
 from leeway.kubernetes.http_cluster import TERMINATION
 from leeway.manifests.node_pool import pools_of
 from leeway.manifests.reading import interpret
@@ -30,7 +31,6 @@ type Document = Mapping[str, Any]
 
 CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
 PROFILE = "karpenter.k8s.aws/instance-profile-name"
-_MERGE = "application/merge-patch+json"
 _WITHOUT_FINALIZERS = '{"metadata":{"finalizers":null}}'
 
 _INSTANCE = re.compile(r"[0-9a-f]{8}(?:[0-9a-f]{9})?")
@@ -267,7 +267,7 @@ def put_claim(
         request("DELETE", path, params={"dryRun": "All"})
         found = request("POST", CLAIMS, body=document) or {}
     try:
-        request("PATCH", f"{path}/status", content=_MERGE, body={"status": status})
+        request("PATCH", f"{path}/status", content=MERGE, body={"status": status})
     except ClusterRefused:
         remove_claim(request, name)
         raise
@@ -290,7 +290,7 @@ def remove_claim(request: Callable[..., Document | None], name: str) -> None:
         if TERMINATION in (finalizers := metadata.get("finalizers") or ()):
             left = [one for one in finalizers if one != TERMINATION]
             patch = {"resourceVersion": metadata["resourceVersion"], "finalizers": left}
-            found = request("PATCH", path, content=_MERGE, body={"metadata": patch}) or found
+            found = request("PATCH", path, content=MERGE, body={"metadata": patch}) or found
             metadata = found["metadata"]
         only = {key: metadata[key] for key in ("uid", "resourceVersion")}
         request("DELETE", path, body={"preconditions": only})

@@ -12,7 +12,7 @@ from leeway.admission.record import ADMISSION, Admission, AdmissionResult, Launc
 from leeway.aws.ec2 import facts_of
 from leeway.execution.attempt import Phase
 from leeway.instances.facts import INTENT_TAG
-from leeway.kubernetes.connection import is_unknown_path
+from leeway.kubernetes.connection import MERGE, is_unknown_path
 from leeway.kubernetes.custom_resources import LEASE, NAMESPACES, HttpClusterApi
 from leeway.manifests.configuration import StoredManifests
 from leeway.manifests.in_cluster import Home, home_of, running_karpenter
@@ -40,7 +40,6 @@ from leeway_cli.switch.plan import DISRUPTED, LAUNCH_TAG, Claim, Deployment, Ins
 DEPLOYMENTS = "/apis/apps/v1/deployments"
 POOLS = "/apis/karpenter.sh/v1/nodepools"
 CLASSES = "/apis/karpenter.k8s.aws/v1/ec2nodeclasses"
-_MERGE = "application/merge-patch+json"
 _PAGE = "500"
 _TAGGED_AT_ONCE = 500
 """Instances of one call. EC2 takes 1,000 resources."""
@@ -228,7 +227,7 @@ class LiveWorld:
         )
         with kubernetes_errors():
             self.kubernetes.request(
-                "PATCH", path, content=_MERGE, body={"spec": {"replicas": replicas}}
+                "PATCH", path, content=MERGE, body={"spec": {"replicas": replicas}}
             )
 
     def record_launch(self, instance: Instance, now: datetime) -> None:

@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from leeway.headroom.pause_pods import LOWEST_PRIORITY, MANAGED_BY, priority_class_object
 from leeway.headroom.reconciler import BUFFER_ROLE
-from leeway.kubernetes.connection import (
-    FIELD_MANAGER,
-    ApiError,
-    Connection,
-    raise_unless_object,
-)
-from leeway.kubernetes.list_watch import without_nulls
+from leeway.kubernetes.connection import FIELD_MANAGER, ApiError, Connection
 from leeway.ports.kubernetes import ClusterRefused
 
 from leeway_cli.adopt.settings.setting import Kind
@@ -249,17 +243,8 @@ class KubernetesObjects:
         body: Any = None,
     ) -> dict[str, Any] | None:
         """Make one request; None if the API server answers that the object does not exist."""
-
-        def send(connection: Connection) -> dict[str, Any]:
-            response = connection.plain.request(
-                method, path, params=params, json=body, headers={"Content-Type": content}
-            )
-            raise_unless_object(response)
-            answer: dict[str, Any] = without_nulls(response.json())
-            return answer
-
         try:
-            return self.connection.call(send)
+            return self.connection.request(method, path, params=params, body=body, content=content)
         except ApiError as error:
             if error.response.status_code == 404 and method in {"GET", "DELETE"}:
                 return None

@@ -17,7 +17,13 @@ from msgspec import MsgspecError, Raw, Struct, field
 from msgspec.json import Decoder
 
 from leeway.clock import Clock
-from leeway.kubernetes.connection import ApiError, Connection, is_unknown_path, raise_for_status
+from leeway.kubernetes.connection import (
+    ApiError,
+    Connection,
+    is_unknown_path,
+    raise_for_status,
+    without_nulls,
+)
 from leeway.kubernetes.list_watch import (
     PAGE,
     ListMeta,
@@ -26,7 +32,6 @@ from leeway.kubernetes.list_watch import (
     WatchStream,
     list_pages,
     read_json,
-    without_nulls,
 )
 from leeway.kubernetes.transport import within
 from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused, ClusterUnavailable

@@ -145,6 +145,9 @@ def _escaped(key: str) -> bytes:
 
 
 FIELD_MANAGER = "leeway"
+MERGE = "application/merge-patch+json"
+"""The content type of a JSON merge patch."""
+
 TIMEOUT = httpx2.Timeout(10.0, connect=3.0)
 """Seconds. A server that accepts no connection in three seconds counts as unavailable."""
 
@@ -299,6 +302,36 @@ class Connection:
         except (NoCredentials, OSError) as error:
             raise ClusterRefused(f"the kubeconfig gives no credentials: {error}"[:300]) from error
 
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: object = None,
+        content: str = "application/json",
+    ) -> dict[str, Any]:
+        """Make one request with a JSON body of this content type; return the object that the API
+        server answers, without fields that are null.
+
+        Raises:
+            ClusterUnavailable, ClusterRefused, ApiError: as `call`.
+        """
+
+        def send(connection: "Connection") -> dict[str, Any]:
+            response = connection.plain.request(
+                method,
+                path,
+                params=params,
+                content=None if body is None else msgspec.json.encode(body),
+                headers={"Content-Type": content},
+            )
+            raise_unless_object(response)
+            answer: dict[str, Any] = without_nulls(response.json())
+            return answer
+
+        return self.call(send)
+
     def answer(
         self, request: Callable[["Connection"], object], settles: int | None = None
     ) -> Response:
@@ -428,3 +461,10 @@ def raise_unless_object(response: httpx2.Response) -> None:
     """
     raise_for_status(response)
     msgspec.json.decode(response.content, type=_Object)
+
+
+def without_nulls(value: Any) -> Any:
+    """Return JSON without the fields that are null."""
+    if isinstance(value, dict):
+        return {key: without_nulls(one) for key, one in value.items() if one is not None}
+    return [without_nulls(one) for one in value] if isinstance(value, list) else value

@@ -6,15 +6,15 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
-from msgspec.json import Decoder, encode
+from msgspec.json import Decoder
 
 from leeway.kubernetes.connection import (
     FIELD_MANAGER,
+    MERGE,
     ApiError,
     Connection,
     is_unknown_path,
     raise_for_status,
-    raise_unless_object,
     read_error,
 )
 from leeway.kubernetes.list_watch import ObjectList, list_objects, read_json
@@ -81,18 +81,9 @@ class HttpClusterApi:
         path = f"{_path_of(patch.document)}/status"
         version = patch.document["metadata"].get("resourceVersion")
         body = {"metadata": {"resourceVersion": version}, "status": patch.status}
-
-        def send(connection: Connection) -> None:
-            response = connection.plain.patch(
-                path,
-                params={"fieldManager": STATUS_MANAGER},
-                content=encode(body),
-                headers={"Content-Type": "application/merge-patch+json"},
-            )
-            raise_unless_object(response)
-
+        params = {"fieldManager": STATUS_MANAGER}
         try:
-            self._connection.call(send)
+            self._connection.request("PATCH", path, params=params, body=body, content=MERGE)
         except ApiError as error:
             if error.response.status_code in (404, 409):
                 return False
@@ -224,8 +215,9 @@ def write_event(
         "lastTimestamp": now,
         "count": 1,
     }
+    path, params = f"/api/v1/namespaces/{namespace}/events", {"fieldManager": FIELD_MANAGER}
     try:
-        connection.call(lambda one: _create(one, namespace, body))
+        connection.request("POST", path, params=params, body=body)
     except ApiError:
         return  # the Event exists (409), or the namespace has gone (404)
     except ClusterForbidden as error:
@@ -233,12 +225,3 @@ def write_event(
         reasons = read_error(cause).causes if isinstance(cause, ApiError) else ()
         if not any(one == "NamespaceTerminating" for one, _ in reasons):
             raise
-
-
-def _create(connection: Connection, namespace: str, body: dict[str, Any]) -> None:
-    response = connection.plain.post(
-        f"/api/v1/namespaces/{namespace}/events",
-        params={"fieldManager": FIELD_MANAGER},
-        json=body,
-    )
-    raise_unless_object(response)

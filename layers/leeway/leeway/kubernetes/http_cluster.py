@@ -19,14 +19,16 @@ from leeway.clock import Clock, ClockOffset
 from leeway.execution.retrying import Conflicts
 from leeway.kubernetes.connection import (
     FIELD_MANAGER,
+    MERGE,
     NO_LAST_WORD,
     ApiError,
     Connection,
     is_unknown_path,
     raise_for_status,
     raise_unless_object,
+    without_nulls,
 )
-from leeway.kubernetes.list_watch import PAGE, list_objects, read_json, without_nulls
+from leeway.kubernetes.list_watch import PAGE, list_objects, read_json
 from leeway.kubernetes.objects import (
     BUDGETS,
     NODE,
@@ -348,7 +350,7 @@ class HttpCluster:
         options["preconditions"]["resourceVersion"] = node.version
         path = f"/api/v1/nodes/{node.name}"
         try:
-            left = self._connection.call(partial(_deleted, path=path, options=options))
+            left = self._connection.request("DELETE", path, body=options)
         except ApiError:
             return False
         release_claim(self._connection, left)
@@ -637,18 +639,11 @@ def _delete_options(uid: str, grace: int | None, dry_run: bool) -> dict[str, Any
     return options
 
 
-def _deleted(connection: Connection, path: str, options: dict[str, Any]) -> dict[str, Any]:
-    response = connection.plain.request("DELETE", path, json=options)
-    raise_unless_object(response)
-    answer: dict[str, Any] = response.json()
-    return answer
-
-
 def _patched(
     connection: Connection, node: str, patch: dict[str, Any], dry_run: bool
 ) -> httpx2.Response:
     params = {"fieldManager": FIELD_MANAGER} | ({"dryRun": "All"} if dry_run else {})
-    content, headers = json.dumps(patch), {"Content-Type": "application/merge-patch+json"}
+    content, headers = json.dumps(patch), {"Content-Type": MERGE}
     path = f"/api/v1/nodes/{node}"
     return connection.plain.patch(path, content=content, params=params, headers=headers)
 
@@ -715,16 +710,9 @@ def _request(
     connection: Connection, method: str, path: str, body: dict[str, Any] | None = None
 ) -> dict[str, Any] | None:
     """Make one request; None if the object is gone, or is another one now."""
-
-    def send(one: Connection) -> dict[str, Any]:
-        content = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        response = one.plain.request(method, path, json=body, headers={"Content-Type": content})
-        raise_unless_object(response)
-        found: dict[str, Any] = json.loads(response.content)
-        return found
-
+    content = MERGE if method == "PATCH" else "application/json"
     try:
-        return connection.call(send)
+        return connection.request(method, path, body=body, content=content)
     except ApiError:
         return None
     except ClusterUnavailable as error:

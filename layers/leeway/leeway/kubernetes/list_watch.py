@@ -10,9 +10,15 @@ import msgspec
 from msgspec import Raw, Struct, ValidationError, field
 from msgspec.json import Decoder, decode, encode
 
-from leeway.kubernetes.connection import ApiError, Connection, raise_for_status
+from leeway.kubernetes.connection import (
+    ApiError,
+    Connection,
+    is_unknown_path,
+    raise_for_status,
+    without_nulls,
+)
 from leeway.kubernetes.transport import STOP, TOTAL, Stop
-from leeway.ports.kubernetes import ClusterUnavailable, WatchExpired
+from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable, WatchExpired
 
 
 class ListMeta(Struct):
@@ -56,13 +62,6 @@ def read_json[T](content: bytes | Raw, decoder: Decoder[T]) -> T:
         return decoder.decode(encode(without_nulls(decode(content))))
 
 
-def without_nulls(value: Any) -> Any:
-    """Return JSON without the fields that are null."""
-    if isinstance(value, dict):
-        return {key: without_nulls(one) for key, one in value.items() if one is not None}
-    return [without_nulls(one) for one in value] if isinstance(value, list) else value
-
-
 PAGE = 500
 """Objects per page."""
 
@@ -94,6 +93,31 @@ def list_objects[T](
             found = []
         found += kept(page.items)
     return found
+
+
+_OBJECTS = Decoder(ObjectList[dict[str, Any]])  # built in one thread, as `objects` says
+
+
+def list_any(
+    connection: Connection, path: str, selection: Parameters | None = None
+) -> list[dict[str, Any]]:
+    """List objects of any kind, without fields that are null; none if the API server does not have
+    the path.
+
+    Raises:
+        ClusterUnavailable, ClusterRefused: the API server did not answer, or refused.
+    """
+    try:
+        listed = connection.call(lambda one: list_objects(one, path, _OBJECTS, selection=selection))
+    except ClusterUnavailable as error:
+        if is_unknown_path(error):
+            return []
+        raise
+    except ApiError as error:
+        if error.response.status_code == 404:
+            return []
+        raise ClusterRefused(str(error)) from error
+    return [without_nulls(one) for one in listed]
 
 
 def list_pages[T](

@@ -5,10 +5,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from msgspec.json import Decoder
-
-from leeway.kubernetes.connection import ApiError, Connection, is_unknown_path, raise_unless_object
-from leeway.kubernetes.list_watch import ObjectList, Parameters, list_objects, without_nulls
+from leeway.kubernetes.connection import MERGE, ApiError, Connection
+from leeway.kubernetes.list_watch import list_any
 from leeway.kubernetes.translate import is_subdomain
 from leeway.kubernetes.transport import within
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
@@ -45,7 +43,6 @@ _SHARED_MODES = frozenset({"ReadWriteMany", "ReadOnlyMany"})
 """Source: Kubernetes documentation, "Persistent Volumes", access modes."""
 
 _ENDED = frozenset({"Succeeded", "Failed"})
-_OBJECTS = Decoder(ObjectList[dict[str, Any]])
 
 type _Object = Mapping[str, Any]
 
@@ -90,7 +87,7 @@ class HttpSurgeWorkloads:
             return tuple(
                 f"{kind} {one['metadata']['name']}"
                 for kind, path in _SCALERS.items()
-                for one in self._list(f"/apis/{path.format(workload.namespace)}")
+                for one in list_any(self._connection, f"/apis/{path.format(workload.namespace)}")
                 if _scales(one["spec"].get("scaleTargetRef") or {}, workload)
             )
 
@@ -105,14 +102,14 @@ class HttpSurgeWorkloads:
             equal = spec["selector"].get("matchLabels") or {}
             path = f"/api/v1/namespaces/{space}"
             labels_of_pods = ",".join(f"{key}={value}" for key, value in equal.items())
-            pods = self._list(f"{path}/pods", {"labelSelector": labels_of_pods})
+            pods = list_any(self._connection, f"{path}/pods", {"labelSelector": labels_of_pods})
             labels = (spec["template"].get("metadata") or {}).get("labels") or {}
             if workload.kind == _ROLLOUT:
                 stable = (found.get("status") or {}).get("stableRS", "")
                 labels = {**labels, _ROLLOUT_HASH: stable}
             services = [
                 one
-                for one in self._list(f"{path}/services")
+                for one in list_any(self._connection, f"{path}/services")
                 if (chosen := one["spec"].get("selector")) and chosen.items() <= labels.items()
             ]
             ready = self._ready(space, [one["metadata"]["name"] for one in services])
@@ -127,7 +124,7 @@ class HttpSurgeWorkloads:
         ready: dict[str, set[str]] = {one: set() for one in services}
         path = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
         selection = {"labelSelector": f"{_SERVICE_NAME} in ({','.join(services)})"}
-        for one in self._list(path, selection):
+        for one in list_any(self._connection, path, selection):
             uids = ready.get(one["metadata"]["labels"][_SERVICE_NAME], set())
             for endpoint in one.get("endpoints") or ():
                 # Source: Kubernetes API, EndpointConditions: no value means ready.
@@ -139,7 +136,7 @@ class HttpSurgeWorkloads:
         """Read the status of a budget, by a list: Leeway may list budgets."""
         path = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"
         with within(READ_SECONDS):
-            found = self._list(path, {"fieldSelector": f"metadata.name={name}"})
+            found = list_any(self._connection, path, {"fieldSelector": f"metadata.name={name}"})
         for one in found:
             status = one.get("status") or {}
             if status.get("observedGeneration", 0) >= one["metadata"].get("generation", 0):
@@ -154,20 +151,9 @@ class HttpSurgeWorkloads:
         """Patch the scale subresource at the version of the workload."""
         path = f"{_path(workload.namespace, workload.kind, workload.name)}/scale"
         body = {"metadata": {"resourceVersion": workload.version}, "spec": {"replicas": replicas}}
-
-        def patch(connection: Connection) -> None:
-            raise_unless_object(
-                connection.plain.request(
-                    "PATCH",
-                    path,
-                    params={"fieldManager": SURGE_MANAGER},
-                    json=body,
-                    headers={"Content-Type": "application/merge-patch+json"},
-                )
-            )
-
+        params = {"fieldManager": SURGE_MANAGER}
         try:
-            self._connection.call(patch)
+            self._connection.request("PATCH", path, params=params, body=body, content=MERGE)
         except ApiError:
             return False  # 404 or 409
         return True
@@ -190,35 +176,12 @@ class HttpSurgeWorkloads:
 
     def _read(self, path: str) -> _Object | None:
         """Read an object; None if there is none."""
-
-        def get(connection: Connection) -> _Object:
-            response = connection.plain.request("GET", path)
-            raise_unless_object(response)
-            found: _Object = without_nulls(response.json())
-            return found
-
         try:
-            return self._connection.call(get)
+            return self._connection.request("GET", path)
         except ApiError as error:
             if error.status.code == 404:
                 return None
             raise ClusterUnavailable(str(error)) from error
-
-    def _list(self, path: str, selection: Parameters | None = None) -> list[_Object]:
-        """List objects; none of a kind that the cluster does not have."""
-        try:
-            listed = self._connection.call(
-                lambda one: list_objects(one, path, _OBJECTS, selection=selection)
-            )
-        except ClusterUnavailable as error:
-            if is_unknown_path(error):
-                return []
-            raise
-        except ApiError as error:
-            if error.status.code == 404:
-                return []
-            raise ClusterRefused(str(error)) from error
-        return [without_nulls(one) for one in listed]
 
 
 def _path(namespace: str, kind: str, name: str) -> str:

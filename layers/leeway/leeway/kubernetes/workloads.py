@@ -1,24 +1,18 @@
 """The Workloads Protocol over HTTP, for objects of any kind."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 from leeway.headroom.pause_pods import BUFFER_LABEL, MANAGED_BY, OWNER_LABELS
 from leeway.headroom.plan import ClusterSize, FoundDeployment, PodTemplate, ScaleTarget, TargetScale
-from leeway.kubernetes.connection import (
-    FIELD_MANAGER,
-    ApiError,
-    Connection,
-    raise_unless_object,
-)
-from leeway.kubernetes.list_watch import without_nulls
+from leeway.kubernetes.connection import FIELD_MANAGER, MERGE, ApiError, Connection, is_unknown_path
+from leeway.kubernetes.list_watch import list_any
 from leeway.kubernetes.translate import is_api_version, is_segment
-from leeway.ports.kubernetes import ClusterRefused
+from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 from leeway.printable import printable
 from leeway.selection.resources import parse
 
-PAGE = 500
 SHORTEST_JOIN = timedelta(seconds=10)
 """A pod that was scheduled within this time did not wait for a node."""
 
@@ -26,7 +20,6 @@ LONGEST_JOIN = timedelta(minutes=15)
 """A pod that was scheduled later than this waited for something else, for example a quota."""
 
 APPLY = "application/apply-patch+yaml"
-MERGE = "application/merge-patch+json"
 PLURALS = {
     ("v1", "PodTemplate"): "podtemplates",
     ("apps/v1", "Deployment"): "deployments",
@@ -35,9 +28,6 @@ PLURALS = {
     ("scheduling.k8s.io/v1", "PriorityClass"): "priorityclasses",
 }
 """Plurals of known kinds. Other kinds take a discovery request for their API group."""
-
-GROUP_NOT_FOUND = "404 page not found"
-"""The API server's answer for an unknown API group, in plain text. Gateways answer differently."""
 
 _PAUSE_PODS = {"labelSelector": f"{MANAGED_BY}=leeway,{BUFFER_LABEL}"}
 
@@ -69,14 +59,14 @@ class HttpWorkloads:
                 _applied_by_leeway(item),
                 item.get("status", {}).get("readyReplicas", 0),
             )
-            for item in self._list(path, {})
+            for item in list_any(self._connection, path)
         ]
 
     def join_times(self) -> dict[tuple[str, str], list[timedelta]]:
         """Return how long the pause pods waited for a node, by namespace and buffer. One list of
         the pause pods of all namespaces."""
         times: dict[tuple[str, str], list[timedelta]] = {}
-        for pod in self._list("/api/v1/pods", _PAUSE_PODS):
+        for pod in list_any(self._connection, "/api/v1/pods", _PAUSE_PODS):
             join = _join_time(pod)
             if join is not None:
                 metadata = pod["metadata"]
@@ -86,7 +76,8 @@ class HttpWorkloads:
 
     def size(self) -> ClusterSize:
         """Count the Ready, schedulable nodes and their cores, by a list of all nodes."""
-        counted = [node for node in self._list("/api/v1/nodes", {}) if _is_schedulable(node)]
+        nodes = list_any(self._connection, "/api/v1/nodes")
+        counted = [node for node in nodes if _is_schedulable(node)]
         cores = sum(parse(node["status"]["capacity"]["cpu"]) for node in counted)
         return ClusterSize(len(counted), int(cores * 1000))
 
@@ -159,16 +150,6 @@ class HttpWorkloads:
         # Background propagation deletes the object immediately and its dependents afterwards.
         self._request("DELETE", path, body={"propagationPolicy": "Background"})
 
-    def _list(self, path: str, params: dict[str, str]) -> Iterator[dict[str, Any]]:
-        page = {**params, "limit": str(PAGE)}
-        while True:
-            listed = self._request("GET", path, params=page) or {"items": []}
-            yield from listed["items"]
-            token = listed.get("metadata", {}).get("continue")
-            if not token:
-                return
-            page["continue"] = token
-
     def _request(
         self,
         method: str,
@@ -183,24 +164,16 @@ class HttpWorkloads:
         may_be_missing = method in {"GET", "DELETE"}
         if method == "PATCH":
             params = {**(params or {}), "fieldManager": FIELD_MANAGER}
-
-        def send(connection: Connection) -> dict[str, Any] | None:
-            response = connection.plain.request(
-                method, path, params=params, json=body, headers={"Content-Type": content}
-            )
-            is_missing = response.status_code == 404 and response.text.strip() == GROUP_NOT_FOUND
-            if may_be_missing and is_missing:
-                return None
-            raise_unless_object(response)
-            answer: dict[str, Any] = without_nulls(response.json())
-            return answer
-
         try:
-            return self._connection.call(send)
+            return self._connection.request(method, path, params=params, body=body, content=content)
         except ApiError as error:
             if error.response.status_code == 404 and may_be_missing:
                 return None
             raise ClusterRefused(str(error)) from error
+        except ClusterUnavailable as error:
+            if may_be_missing and is_unknown_path(error):
+                return None
+            raise
 
 
 def _pod_template(target: ScaleTarget, template: Any, replicas: int | None) -> PodTemplate:

@@ -27,7 +27,6 @@ from leeway.aws.errors import code_of
 from leeway.aws.fleets import Ec2LaunchTemplates
 from leeway.aws.market import pricing_region
 from leeway.instances.facts import GROUP_TAG
-from leeway.kubernetes.connection import Connection, raise_for_status
 from leeway.launch.node_settings import CLUSTER_TAG, cluster_tags
 from leeway.launch.templates import VERSION, OwnedTemplate, tag_list
 from leeway.parallel import in_parallel
@@ -134,15 +133,9 @@ def _rules(cluster: str) -> dict[str, Any]:
         "kind": "SelfSubjectRulesReview",
         "spec": {"namespace": "default"},
     }
-
-    def review(connection: Connection) -> Any:
-        response = connection.plain.post(_RULES, json=body)
-        raise_for_status(response)
-        return response.json()
-
     try:
-        connection = connections().get(cluster)
-        status = connection.call(review).get("status") or {}
+        answer = connections().get(cluster).request("POST", _RULES, body=body)
+        status = answer.get("status") or {}
     except Exception as error:  # noqa: BLE001 - the other answers are worth having
         return {"problem": printable(f"{error}")[:_LONGEST_PROBLEM], "rules": []}
     return {"problem": "", "rules": status.get("resourceRules") or []}
