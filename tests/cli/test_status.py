@@ -9,7 +9,7 @@ import pytest
 from leeway.aws.table import DynamoTable
 from leeway.capacity_requests import CAPACITY_REQUEST, CapacityAnswer
 from leeway.execution.attempt import Phase
-from leeway.headroom.reasons import FIXED_SIZE, WINDOW_OPEN
+from leeway.headroom.reasons import SIZE_CHOSEN
 from leeway.headroom.reconciler import STATUS, HeadroomStatus
 from leeway.hibernation import SLEEPING, SleepingPool, SleepingPools
 from leeway.launch.intent import LatePool
@@ -227,10 +227,16 @@ def test_the_status_shows_pause_headroom_and_problems_of_manifests(run: Run, aws
     writing = StoredManifests(DynamoTable(partial(aws.client, "dynamodb"), TABLE))
     writing.write("prod", manifest(spec={"paused": True, "burst": 1}, written_by="9.0.0"), 0)
     writing.write("prod", manifest("x", resource="teapot.leeway.sh", body='{"kind":"Teapot"}'), 0)
-    window = WINDOW_OPEN(start="0 9 * * *", end="0 10 * * *", limit="")
+    window = SIZE_CHOSEN("The window from '0 9 * * *' to '0 10 * * *' is open")
     for status in (
         HeadroomStatus("Deployment shop/web", "scaledobject.keda.sh shop/web", 5, window),
-        HeadroomStatus("buffer warm/web", "headroom.leeway.sh web", 3, FIXED_SIZE(), ready=1),
+        HeadroomStatus(
+            "buffer warm/web",
+            "headroom.leeway.sh web",
+            3,
+            SIZE_CHOSEN("The manifest sets a fixed size"),
+            ready=1,
+        ),
     ):
         table_in(aws).put(STATUS, status, cluster="prod")
     code, out, _ = run("--cluster", "prod")

@@ -20,7 +20,7 @@ def test_a_linear_size_stays_within_its_bounds_and_the_reason_names_the_bound() 
     assert (small.replicas, large.replicas) == (2, 4)
     assert "the minimum applies" in small.reason.message
     assert "the maximum applies" in large.reason.message
-    assert small.reason.code == large.reason.code == "ProportionalSize"
+    assert small.reason.code == large.reason.code == "SizeChosen"
 
 
 def test_a_ladder_gives_the_highest_step_that_is_reached_and_0_below_the_first() -> None:

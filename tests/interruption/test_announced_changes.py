@@ -6,9 +6,9 @@ from typing import Any
 
 from leeway.execution.attempt import Phase
 from leeway.instances.facts import ObservedChange
-from leeway.interruption.receive_notice import NOTICE_IGNORED, NoticeResult
+from leeway.interruption.receive_notice import NoticeResult
 from leeway.notices import NoticeKind
-from leeway.policy.rules import DEFAULTS
+from leeway.policy.rules import DEFAULTS, NOTICE_IGNORED
 
 from tests.fakes.policies import OnePolicy
 from tests.interruption.receiving import CHANGE_AT, FIRST, LEAD, SECOND, Receiver, policy

@@ -8,7 +8,6 @@ import pytest
 from leeway.instances.facts import CurrentInstance, ObservedChange
 from leeway.interruption.receive_notice import (
     LATE_AFTER,
-    NOTICE_IGNORED,
     REBALANCE_VALID_FOR,
     NotAllInstancesReceived,
     NoticeResult,
@@ -16,6 +15,7 @@ from leeway.interruption.receive_notice import (
     why_outdated,
 )
 from leeway.notices.parse import parse_notice
+from leeway.policy.rules import NOTICE_IGNORED
 
 from tests.interruption.receiving import CHANGE_AT, FIRST, RUNS, Receiver, state, warning
 from tests.notices.events import event, health

@@ -102,5 +102,5 @@ def test_a_shortage_fills_the_pool_within_its_limit(
     assert stand + one.launched <= replicas
     assert limit is None or one.launched == 0 or len(set(names)) + one.launched <= limit
     filled = stand + one.launched == replicas
-    assert filled == (one.at_limit is None)
+    assert filled == (not one.at_limit)
     assert filled or len(set(names)) + one.launched >= (limit or 0)

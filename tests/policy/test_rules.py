@@ -9,6 +9,7 @@ from leeway.instances.facts import Owner, OwnerKind
 from leeway.notices import InstanceId, InterruptionAction, Notice, NoticeKind
 from leeway.policy.rules import (
     DEFAULTS,
+    NOTICE_IGNORED,
     Action,
     ChurnCap,
     ClusterPolicy,
@@ -109,7 +110,9 @@ def test_an_instance_that_runs_is_not_retired(state: str) -> None:
 def test_a_test_notification_is_ignored_with_its_reason() -> None:
     found = ruling(NoticeKind.TEST_NOTIFICATION)
     assert found.action is Action.IGNORE
-    assert found.reason.code == "TestNotification"
+    assert found.reason == NOTICE_IGNORED(
+        "Auto Scaling sends it as a test when a lifecycle hook is created"
+    )
 
 
 def test_an_instance_with_a_launch_hook_is_admitted_within_fifteen_minutes() -> None:

@@ -17,17 +17,13 @@ from leeway.headroom.pause_pods import (
     may_keep_away,
     may_tolerate,
 )
-from leeway.headroom.reasons import (
-    BUFFER_SIZE,
-    FIXED_SIZE,
-    PROPORTIONAL_SIZE,
-    REQUESTED_AHEAD,
-    TARGET_PAUSED,
-)
+from leeway.headroom.reasons import SIZE_CHOSEN, TARGET_PAUSED
 from leeway.headroom.windows import Schedule, Size, largest_size_within, size_at
 from leeway.policy.rules import ClusterPolicy
 from leeway.reasons import Reason
 from leeway.selection.resources import Resources, amount
+
+_FIXED = SIZE_CHOSEN("The manifest sets a fixed size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +71,7 @@ def linear_size(linear: Linear, cluster: ClusterSize) -> Size:
         replicas = -(-cluster.nodes // linear.nodes_per_replica)
         shares.append((replicas, linear.nodes_per_replica, "nodes"))
     if not shares:
-        return Size(linear.minimum, PROPORTIONAL_SIZE(rule="The manifest sets no proportion"))
+        return Size(linear.minimum, SIZE_CHOSEN("The manifest sets no proportion"))
     replicas, each, unit = max(shares, key=lambda share: share[0])
     bounded = max(replicas, linear.minimum)
     if linear.maximum is not None:
@@ -84,7 +80,7 @@ def linear_size(linear: Linear, cluster: ClusterSize) -> Size:
     if bounded != replicas:
         bound = "minimum" if bounded > replicas else "maximum"
         rule += f" results in {replicas}; the {bound} applies"
-    return Size(bounded, PROPORTIONAL_SIZE(rule=rule))
+    return Size(bounded, SIZE_CHOSEN(rule))
 
 
 def ladder_size(ladder: Ladder, cluster: ClusterSize) -> Size:
@@ -100,10 +96,10 @@ def _step_size(steps: tuple[Step, ...], size: int, unit: str) -> Size:
     reached = bisect_right(steps, size, key=lambda step: step.size)
     if not reached:
         rule = f"The cluster has {size} {unit}, which is below the first step"
-        return Size(0, PROPORTIONAL_SIZE(rule=rule))
+        return Size(0, SIZE_CHOSEN(rule))
     step = steps[reached - 1]
     rule = f"The cluster has {size} {unit}, which reaches the step of {step.size}"
-    return Size(step.replicas, PROPORTIONAL_SIZE(rule=rule))
+    return Size(step.replicas, SIZE_CHOSEN(rule))
 
 
 RUN_EVERY = timedelta(minutes=1)
@@ -228,19 +224,19 @@ def template_buffer_size(buffer: TemplateBuffer, replicas: int | None, requests:
     ]
     if buffer.percentage is not None and replicas is not None:
         share = max(1, -(-replicas * buffer.percentage // 100))
-        wanted = Size(share, BUFFER_SIZE(rule=f"{buffer.percentage}% of {replicas} replicas"))
+        wanted = Size(share, SIZE_CHOSEN(f"{buffer.percentage}% of {replicas} replicas"))
     elif buffer.replicas is not None:
-        wanted = Size(buffer.replicas, FIXED_SIZE())
+        wanted = Size(buffer.replicas, _FIXED)
     elif allowed:
         rule = "As many pods as the limits of the buffer allow"
-        return Size(min(allowed), BUFFER_SIZE(rule=rule))
+        return Size(min(allowed), SIZE_CHOSEN(rule))
     else:
         raise NoBufferSize(
             f"its limits name no resource that the pods of {buffer.template_of} request"
         )
     if allowed and min(allowed) < wanted.replicas:
         rule = f"The limits of the buffer allow {min(allowed)} of {wanted.replicas} pods"
-        return Size(min(allowed), BUFFER_SIZE(rule=rule))
+        return Size(min(allowed), SIZE_CHOSEN(rule))
     return wanted
 
 
@@ -259,13 +255,16 @@ def buffer_size(
     `join_times` are the times that its pods waited for a node. A window counts from its lead before
     its start, and one run earlier: the next run would be too late by a minute.
     """
-    sizes = [Size(buffer.at_least, buffer.why or FIXED_SIZE())]
+    sizes = [Size(buffer.at_least, buffer.why or _FIXED)]
     if buffer.schedule is not None:
         lead = lead_of(buffer, join_times)
         ahead = largest_size_within(buffer.schedule, at, lead + RUN_EVERY if lead else lead)
         size = ahead.size
         if ahead.at > at:
-            reason = REQUESTED_AHEAD(time=f"{ahead.at:%H:%M}", reason=size.reason)
+            reason = SIZE_CHOSEN(
+                f"This size applies from {ahead.at:%H:%M} UTC on. Leeway requests it ahead, so "
+                f"that its nodes join in time. {size.reason}"
+            )
             size = Size(size.replicas, reason)
         sizes.append(size)
     if buffer.linear is not None:

@@ -4,21 +4,7 @@ from leeway.reasons import ReasonCode
 
 _RUNBOOK = "headroom-is-not-applied"
 
-FIXED_SIZE = ReasonCode("FixedSize", "The manifest sets a fixed size.")
-
-WINDOW_OPEN = ReasonCode("WindowOpen", "The window from '{start}' to '{end}' is open{limit}.")
-
-NO_WINDOW_OPEN = ReasonCode("NoWindowOpen", "No window is open: the {bound} applies.")
-
-REQUESTED_AHEAD = ReasonCode(
-    "RequestedAhead",
-    "This size applies from {time} UTC on. Leeway requests it ahead, so that its nodes join in "
-    "time. {reason}",
-)
-
-PROPORTIONAL_SIZE = ReasonCode("ProportionalSize", "{rule}.")
-
-BUFFER_SIZE = ReasonCode("BufferSize", "{rule}.")
+SIZE_CHOSEN = ReasonCode("SizeChosen", "{why}.")
 
 TARGET_PAUSED = ReasonCode("TargetPaused", "The ScaledObject is paused{effect}.")
 

@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
-from leeway.headroom.reasons import NO_WINDOW_OPEN, WINDOW_OPEN
+from leeway.headroom.reasons import SIZE_CHOSEN
 from leeway.reasons import Reason, counted
 
 
@@ -328,14 +328,14 @@ def size_at(schedule: Schedule, at: datetime) -> Size:
     open_now = [window for window in schedule.windows if window.is_open(at)]
     if not open_now:
         if schedule.idle is not None:
-            return Size(schedule.idle, NO_WINDOW_OPEN(bound="idle size"))
-        return Size(schedule.minimum, NO_WINDOW_OPEN(bound="minimum"))
+            return Size(schedule.idle, SIZE_CHOSEN("No window is open: the idle size applies"))
+        return Size(schedule.minimum, SIZE_CHOSEN("No window is open: the minimum applies"))
     largest = max(open_now, key=lambda window: window.replicas)
     start, end, replicas = largest.start.expression, largest.end.expression, largest.replicas
     bounded = max(min(replicas, schedule.maximum), schedule.minimum)
     bound = "minimum" if bounded > replicas else "maximum"
     limit = "" if bounded == replicas else f"; the {bound} replaces its size of {replicas}"
-    return Size(bounded, WINDOW_OPEN(start=start, end=end, limit=limit))
+    return Size(bounded, SIZE_CHOSEN(f"The window from '{start}' to '{end}' is open{limit}"))
 
 
 def change_points(schedule: Schedule, start: datetime, end: datetime) -> list[ChangePoint]:

@@ -31,6 +31,7 @@ from leeway.parallel import in_parallel
 from leeway.policy.rules import (
     DEFAULTS,
     ENDING_STATES,
+    NOTICE_IGNORED,
     UNAVAILABLE_FOR,
     Action,
     ClusterPolicies,
@@ -53,8 +54,6 @@ from leeway.retirement.hooks import EKS_HOOKS
 from leeway.retirement.record import RETIREMENT, Retirement
 from leeway.table import Table
 from leeway.telemetry import Telemetry
-
-NOTICE_IGNORED = ReasonCode("NoticeIgnored", "The notice is ignored: {why}.")
 
 INSTANCE_NOT_MANAGED = ReasonCode(
     "InstanceNotManaged", "The instance is in no cluster that Leeway manages: {why}."

@@ -20,11 +20,6 @@ STATIC_POOL_SHORT = ReasonCode(
     "further one now. {why}",
     "a-static-pool-lacks-nodes",
 )
-STATIC_POOL_AT_LIMIT = ReasonCode(
-    "StaticPoolAtLimit",
-    "Its limits.nodes is {limit}, and instances that retire count until they have ended: the next "
-    "runs go on.",
-)
 
 _ANY_POD = PodSpec(tolerations=(Toleration(operator="Exists"),))
 """A pod that every node of a pool takes: the nodes of a static pool are any that it allows."""
@@ -45,18 +40,20 @@ class Shortage:
     count: int
     launched: int
 
-    def reason(self, why: Reason) -> Reason:
+    def reason(self, why: object) -> Reason:
         """Say how many nodes the pool has, and why it has no more."""
-        return STATIC_POOL_SHORT(
-            pool=self.pool.name, count=self.count, replicas=self.replicas, why=why.message
-        )
+        return STATIC_POOL_SHORT(why, pool=self.pool.name, count=self.count, replicas=self.replicas)
 
     @property
-    def at_limit(self) -> Reason | None:
-        """Why fewer nodes are launched than the pool lacks; None if all are."""
+    def at_limit(self) -> str:
+        """Why fewer nodes are launched than the pool lacks; empty if all are."""
         if self.count + self.launched >= self.replicas:
-            return None
-        return STATIC_POOL_AT_LIMIT(limit=(self.pool.limits or {}).get("nodes", 0))
+            return ""
+        limit = (self.pool.limits or {}).get("nodes", 0)
+        return (
+            f"Its limits.nodes is {limit}, and instances that retire count until they have ended: "
+            "the next runs go on."
+        )
 
 
 def count_of(pool: NodePool, nodes: Iterable[ExistingNode], leaving: Collection[str]) -> int:

@@ -76,20 +76,7 @@ USUAL = Worth()
 
 POLICY_ACTION = ReasonCode("PolicyAction", "The policy for {kind} notices has the action {action}.")
 
-POLICY_IGNORES = ReasonCode("PolicyIgnores", "The policy ignores {kind} notices.")
-
-NO_INSTANCE_AFFECTED = ReasonCode(
-    "NoInstanceAffected", "The notice does not announce that an EC2 instance stops or ends."
-)
-
-TEST_NOTIFICATION = ReasonCode(
-    "TestNotification",
-    "The event is the test notification that Auto Scaling sends when a lifecycle hook is created.",
-)
-
-INSTANCE_NOT_ENDING = ReasonCode(
-    "InstanceNotEnding", "The instance is {state}: it neither stops nor terminates."
-)
+NOTICE_IGNORED = ReasonCode("NoticeIgnored", "The notice is ignored: {why}.")
 
 
 class Action(StrEnum):
@@ -373,13 +360,17 @@ def _is_past(notice: Notice, deadline: datetime, now: datetime) -> bool:
 def _action(notice: Notice, policy: Policy) -> tuple[Action, Reason]:
     match notice.kind:
         case NoticeKind.SCHEDULED_CHANGE if not notice.instances:
-            return Action.IGNORE, NO_INSTANCE_AFFECTED()
+            return Action.IGNORE, NOTICE_IGNORED(
+                "it does not announce that an EC2 instance stops or ends"
+            )
         case NoticeKind.TEST_NOTIFICATION:
-            return Action.IGNORE, TEST_NOTIFICATION()
+            why = "Auto Scaling sends it as a test when a lifecycle hook is created"
+            return Action.IGNORE, NOTICE_IGNORED(why)
         case NoticeKind.STATE_CHANGE if notice.state not in ENDING_STATES:
-            return Action.IGNORE, INSTANCE_NOT_ENDING(state=notice.state)
+            why = f"the instance is {notice.state}, and neither stops nor terminates"
+            return Action.IGNORE, NOTICE_IGNORED(why)
         case _ if policy.action is Action.IGNORE:
-            return Action.IGNORE, POLICY_IGNORES(kind=notice.kind)
+            return Action.IGNORE, NOTICE_IGNORED(f"the policy ignores {notice.kind} notices")
         case _:
             return policy.action, POLICY_ACTION(kind=notice.kind, action=policy.action)
 
