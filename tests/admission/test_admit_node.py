@@ -26,6 +26,7 @@ from tests.admission.admission_run import (
     joins,
     use_case,
 )
+from tests.fakes.failing import failing
 from tests.retirement.retirements import NOTICED
 
 
@@ -104,6 +105,15 @@ def test_an_unreadable_cluster_is_retried_until_the_hook_ends_and_no_answer_is_g
     assert deps.answers == []
     assert timedelta(hours=47) < outcome.ended_at - NOTICED <= timedelta(hours=48, minutes=6)
     assert deps.operations < 2500, "a durable execution has room for 3,000"
+
+
+def test_an_admission_goes_on_while_auto_scaling_does_not_answer() -> None:
+    deps = dependencies(timeout=3600, at={NOTICED + 5 * MINUTE: joins()})
+    for call in ("hook_settings", "heartbeat"):
+        error = CloudUnavailable("Throttling: Rate exceeded")
+        failing(deps, call, error, lambda: deps.now_ < NOTICED + 4 * MINUTE)
+    assert admit(deps).result is AdmissionResult.ADMITTED
+    assert deps.answers == [HookResult.CONTINUE]
 
 
 def test_a_node_that_joins_between_the_last_check_and_abandon_is_admitted() -> None:

@@ -75,6 +75,37 @@ def test_a_hook_without_a_successful_heartbeat_is_over_after_its_timeout() -> No
     )
 
 
+def test_a_hook_with_an_unknown_timeout_is_over_after_the_longest_timeout() -> None:
+    held = hold(HOOK, NOTICED, NOTICED)
+    tries = []
+    while held.next_at is not None:
+        tries.append(held.next_at)
+        held = held.heartbeat_failed("Throttling", held.next_at)
+    assert held.problem == HEARTBEAT_FAILED(
+        hook=HOOK.name, group=HOOK.group, why="Throttling. The hook has timed out"
+    )
+    assert tries[-1] >= NOTICED + 7200 * SECOND
+    assert len(tries) < 60, "other instances of the group wait for the same API"
+
+
+@given(timeout=TIMEOUTS, late=st.floats(0, 0.45))
+def test_heartbeats_without_a_known_timeout_keep_an_action_waiting_as_long(
+    timeout: int, late: float
+) -> None:
+    held = hold(HOOK, NOTICED, NOTICED)
+    longest = NOTICED + min(timedelta(hours=48), 100 * timeout * SECOND)
+    beats = 0
+    while held.next_at is not None:
+        beats += 1
+        sent_at = held.next_at + 2 * late * (held.next_at - held.alive_at)
+        if sent_at >= longest:
+            return
+        assert sent_at < held.alive_at + timeout * SECOND, "before the timeout"
+        held = held.heartbeat_sent(sent_at)
+    assert held.alive_at + timeout * SECOND >= longest, "the last heartbeat is valid until the end"
+    assert beats < 1100, "a durable execution has at most 3,000 operations"
+
+
 def test_the_end_of_the_longest_wait_is_a_deadline() -> None:
     in_an_hour = NOTICED + timedelta(hours=1)
     short = hold(HOOK, NOTICED, NOTICED, timeout=30)

@@ -184,6 +184,24 @@ def test_heartbeats_keep_the_hook_open_while_a_budget_blocks_the_drain_for_48_ho
     assert len(beats) < 210, "no more than the hook's timeout requires"
 
 
+def test_heartbeats_keep_a_hook_open_whose_timeout_cannot_be_read() -> None:
+    fakes = retirement_fakes(NoticeKind.TERMINATE_HOOK, timeout=1728, pods=[POD])
+    fakes.amend(deadline=NOTICED + timedelta(hours=48))
+
+    def fails_for(call: str, time: timedelta) -> None:
+        error = CloudUnavailable("Throttling: Rate exceeded")
+        failing(fakes.groups, call, error, lambda: fakes.clock.time < NOTICED + time)
+
+    fails_for("heartbeat", timedelta(minutes=20))
+    fails_for("rules", timedelta(hours=47))
+    outcome = retire(fakes)
+    assert outcome.deleted == 1
+    deleted = next(at for what, at in fakes.actions.done if what == "delete")
+    assert deleted - NOTICED > timedelta(hours=47, minutes=58)
+    assert fakes.actions.ended == [HOOK.name], "the hook was still open"
+    assert fakes.steps.operations < 2500, "a durable execution has at most 3,000 operations"
+
+
 def test_a_failed_request_of_an_earlier_attempt_does_not_date_a_later_hook() -> None:
     fakes = retirement_fakes(NoticeKind.TERMINATE_HOOK, pods=[POD], timeout=30)
     hours_ago = NOTICED - timedelta(hours=5)

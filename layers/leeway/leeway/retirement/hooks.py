@@ -29,8 +29,8 @@ LONGEST_TIMEOUT = 7200
 MAX_HEARTBEATS = 100
 LONGEST_WAIT = timedelta(hours=48)
 
-SHORTEST_PAUSE = 1.0
-"""Seconds: the shortest pause between two attempts of a heartbeat."""
+SHORTEST_PAUSE = timedelta(seconds=1)
+"""The shortest pause between two attempts of a heartbeat."""
 
 TRIES_PER_TIMEOUT = 8
 """How often a heartbeat that fails is attempted per timeout. Half of them are before the timeout,
@@ -64,33 +64,48 @@ class HeldHook:
 
     @property
     def ends_at(self) -> datetime:
-        """When the lifecycle action ends even if every heartbeat arrives."""
-        return self.since + min(LONGEST_WAIT, MAX_HEARTBEATS * timedelta(seconds=self._timeout))
+        """When the lifecycle action ends even if every heartbeat arrives: at the latest, if its
+        timeout is not known."""
+        return self.since + min(LONGEST_WAIT, MAX_HEARTBEATS * self._longest_timeout)
 
     @property
-    def _timeout(self) -> int:
-        return SHORTEST_TIMEOUT if self.timeout is None else self.timeout
+    def _longest_timeout(self) -> timedelta:
+        return timedelta(seconds=LONGEST_TIMEOUT if self.timeout is None else self.timeout)
+
+    def _shortest_timeout(self, now: datetime) -> timedelta:
+        """Return the timeout, or the shortest one with which the action can still wait. With a
+        shorter one it has timed out since the last heartbeat, or has lasted MAX_HEARTBEATS of it.
+        """
+        if self.timeout is not None:
+            return timedelta(seconds=self.timeout)
+        shortest = timedelta(seconds=SHORTEST_TIMEOUT)
+        return max(shortest, now - self.alive_at, (now - self.since) / MAX_HEARTBEATS)
+
+    def is_due(self, now: datetime) -> bool:
+        """Return whether the next heartbeat is due. It may be SHORTEST_PAUSE early: a durable wait
+        has whole seconds, and would otherwise end in a pass before it."""
+        return self.next_at is not None and self.next_at <= now + SHORTEST_PAUSE
 
     def with_timeout(self, timeout: int) -> "HeldHook":
         """Set the HeartbeatTimeout of the hook, in seconds."""
-        return _schedule_heartbeat(replace(self, timeout=timeout), self.alive_at)
+        return _schedule_heartbeat(replace(self, timeout=timeout))
 
     def heartbeat_sent(self, now: datetime) -> "HeldHook":
         """Record a heartbeat that succeeded."""
-        return _schedule_heartbeat(replace(self, alive_at=now, problem=None), now)
+        return _schedule_heartbeat(replace(self, alive_at=now, problem=None))
 
     def heartbeat_failed(self, error: str, now: datetime) -> "HeldHook":
-        """Record a heartbeat that failed. It is retried until the action has timed out."""
+        """Record a heartbeat that failed. It is retried until the action has timed out: for as long
+        as that can take, if its timeout is not known."""
         hook, group = self.hook.name, self.hook.group
-        if now >= self.alive_at + timedelta(seconds=self._timeout):
+        if now >= self.alive_at + self._longest_timeout:
             return self.over(
                 HEARTBEAT_FAILED(hook=hook, group=group, why=f"{error}. The hook has timed out")
             )
-        pause = max(SHORTEST_PAUSE, self._timeout / TRIES_PER_TIMEOUT)
-        next_at = now + timedelta(seconds=pause)
+        pause = max(SHORTEST_PAUSE, self._shortest_timeout(now) / TRIES_PER_TIMEOUT)
         return replace(
             self,
-            next_at=next_at,
+            next_at=now + pause,
             problem=HEARTBEAT_FAILED(hook=hook, group=group, why=f"{error}. It is retried"),
         )
 
@@ -99,12 +114,12 @@ class HeldHook:
         return replace(self, next_at=None, problem=reason)
 
 
-def _schedule_heartbeat(held: HeldHook, alive_at: datetime) -> HeldHook:
+def _schedule_heartbeat(held: HeldHook) -> HeldHook:
     """Schedule the next heartbeat at half of the timeout; none if the action ends before that."""
-    timeout = timedelta(seconds=held._timeout)
-    if alive_at + timeout >= held.ends_at:
+    timeout = held._shortest_timeout(held.alive_at)
+    if held.alive_at + timeout >= held.ends_at:
         return replace(held, next_at=None)
-    return replace(held, next_at=alive_at + timeout / 2)
+    return replace(held, next_at=held.alive_at + timeout / 2)
 
 
 def hold(
@@ -114,7 +129,7 @@ def hold(
     known, the first heartbeat is due at once."""
     if since is None:
         return HeldHook(hook, now, now, now, timeout)
-    return _schedule_heartbeat(HeldHook(hook, since, since, None, timeout), since)
+    return _schedule_heartbeat(HeldHook(hook, since, since, None, timeout))
 
 
 def with_new_hooks(
@@ -225,17 +240,12 @@ class LifecycleActions:
         method must be called again.
         """
         now = self._clock.now()
-        return tuple(
-            self._heartbeat(instance, one)
-            if one.next_at is not None and one.next_at <= now
-            else one
-            for one in held
-        )
+        return tuple(self._heartbeat(instance, one) if one.is_due(now) else one for one in held)
 
     def _heartbeat(self, instance: str, held: HeldHook) -> HeldHook:
         if held.timeout is None:
             held = self._with_settings(held)
-            if held.next_at is None or held.next_at > self._clock.now():
+            if not held.is_due(self._clock.now()):
                 return held
         try:
             self._groups.heartbeat(instance, held.hook)
