@@ -31,14 +31,19 @@ def test_every_phase_has_a_latest_end() -> None:
     assert latest_end(undoing) == NOTICED + HOUR
 
 
-@given(st.sampled_from(Phase), st.sampled_from([NoticeKind.REBALANCE, NoticeKind.STATE_CHANGE]))
-def test_a_retirement_without_a_deadline_has_a_latest_end_too(
-    phase: Phase, kind: NoticeKind
+@given(
+    st.sampled_from(Phase),
+    st.sampled_from([NoticeKind.REBALANCE, NoticeKind.STATE_CHANGE]),
+    st.none() | st.integers(1, 30),
+)
+def test_no_retirement_outlasts_its_execution(
+    phase: Phase, kind: NoticeKind, days: int | None
 ) -> None:
-    endless = take(None, kind, "n-1", state="stopping").record.model_copy(
-        update={"deadline": None, "phase": phase}
+    deadline = None if days is None else NOTICED + days * DAY
+    long = take(None, kind, "n-1", state="stopping").record.model_copy(
+        update={"deadline": deadline, "phase": phase}
     )
-    assert latest_end(endless) <= NOTICED + MAX_EXECUTION_TIME
+    assert latest_end(long) <= NOTICED + MAX_EXECUTION_TIME
 
 
 def test_a_rebalance_that_waited_for_the_budget_is_not_dead_before_its_replacement_timeout() -> (

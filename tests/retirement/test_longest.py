@@ -1,4 +1,4 @@
-"""The longest retirement that the template allows fits into one durable execution."""
+"""The longest retirement fits into one durable execution."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -91,6 +91,7 @@ def test_the_longest_retirement_has_operations_left(make: Callable[[], Long]) ->
     assert make().run() < MOST_OPERATIONS
 
 
-def test_the_template_allows_no_longer_retirement() -> None:
-    longest = translated()["Parameters"]["RetirementTimeout"]["MaxValue"]
+def test_lambda_ends_an_execution_when_reconcile_takes_it_for_dead() -> None:
+    function = translated()["Resources"]["RetireNodeFunction"]["Properties"]
+    longest = function["DurableConfig"]["ExecutionTimeout"]
     assert timedelta(seconds=longest) == MAX_EXECUTION_TIME

@@ -58,7 +58,6 @@ def test_only_a_change_of_its_own_code_publishes_a_function(function: str) -> No
         ("LogLevel", "DEBUG", DURABLE),
         ("AdmitNodeMemorySize", "1024", {"AdmitNodeFunction"}),
         ("RetireNodeMemorySize", "1024", {"RetireNodeFunction"}),
-        ("RetirementTimeout", "3600", {"RetireNodeFunction"}),
         ("SecurityGroupIds", "sg-1", DURABLE),
         ("SubnetIds", "subnet-1,subnet-2", DURABLE),
     ],
@@ -89,7 +88,6 @@ def test_a_description_with_the_longest_parameters_fits_the_quota_of_lambda(
         "LogLevel": "WARNING",
         "AdmitNodeMemorySize": "10240",
         "RetireNodeMemorySize": "10240",
-        "RetirementTimeout": "604800",
         "SecurityGroupIds": ",".join(["sg-" + "0" * 17] * 2),
         "SubnetIds": ",".join(["subnet-" + "0" * 17] * 6),
     }

@@ -115,7 +115,7 @@ class ScheduledChangePolicy(NoticePolicy):
 
     lead: Annotated[Duration, AfterValidator(up_to(timedelta(days=2)))] | None = None
     """How long before the announced time the retirement begins. At most two days, so that the
-    retirement can end within the stack's RetirementTimeout."""
+    retirement can end within the seven days of its execution."""
 
 
 class ImpairedStatusPolicy(NoticePolicy):

@@ -208,8 +208,8 @@ NO_PAUSE_BEFORE_DEADLINE = timedelta(seconds=20)
 """How long before its deadline a drain with terminating pods is polled without a pause."""
 
 PAUSE_AFTER_A_DAY = timedelta(minutes=20)
-"""The pause between two passes of a drain that has run for a day. With five minutes, the longest
-RetirementTimeout would need more operations than the 3,000 that an execution may have."""
+"""The pause between two passes of a drain that has run for a day. With five minutes, an
+execution of seven days would need more operations than the 3,000 that it may have."""
 
 
 def pause_while_terminating(

@@ -98,7 +98,7 @@ TERMINATED_WITHIN = timedelta(minutes=1)
 instance right after it closes the record, and retries."""
 
 MAX_EXECUTION_TIME = timedelta(days=7)
-"""How long an execution can run: the maximum of the template's parameter RetirementTimeout."""
+"""How long Lambda lets an execution run: the ExecutionTimeout of retire_node in the template."""
 
 UNDONE_WITHIN = timedelta(hours=1)
 """How long an execution retries to undo a retirement: the durable engine repeats a failing step for
@@ -323,11 +323,11 @@ def latest_end(stored: Retirement) -> datetime:
     a retirement that is still open OVERDUE after that is dead."""
     if stored.phase in {Phase.UNDOING, Phase.UNDONE}:
         return stored.noticed_at + UNDONE_WITHIN
+    longest = stored.noticed_at + MAX_EXECUTION_TIME
     if stored.deadline is None:
-        return stored.noticed_at + MAX_EXECUTION_TIME
+        return longest
     if stored.drain_began_at is not None or not stored.deadline_from_begin:
-        return stored.deadline
+        return min(longest, stored.deadline)
     duration = SUCCESSOR_TIMEOUT + (stored.deadline - stored.noticed_at)
-    if stored.replacement_began_at is not None:
-        return stored.replacement_began_at + duration
-    return stored.noticed_at + BUDGET_TIMEOUT + duration
+    began = stored.replacement_began_at or stored.noticed_at + BUDGET_TIMEOUT
+    return min(longest, began + duration)
