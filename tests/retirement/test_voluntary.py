@@ -323,6 +323,38 @@ def test_a_group_with_capacity_rebalancing_replaces_the_instance_until_its_hook_
     assert fakes.actions.done == []
 
 
+@pytest.mark.parametrize("hooks", [(), HOOKED])
+def test_a_retirement_waits_until_the_instance_is_in_service(hooks: tuple[str, ...]) -> None:
+    fakes = rebalanced(state="Pending:Wait", hooks=hooks)
+
+    @fakes.steps.at("request-disruption-5")
+    def enter_service() -> None:
+        assert fakes.actions.done == [], "the node is not cordoned"
+        fakes.groups.state = "InService"
+
+    outcome = retire(fakes)
+    assert (outcome.result, outcome.replacement) == (RetirementResult.DRAINED, "launch-successor")
+    assert fakes.actions.order_of("launch", "evict", "terminate and decrement") == [
+        "launch",
+        "evict",
+        "terminate and decrement",
+    ]
+    assert fakes.groups.desired == 3
+    assert fakes.reports.codes[0] == "InstanceEntersService"
+    assert "in lifecycle state Pending:Wait" in fakes.reports.reasons[0].message
+
+
+def test_a_node_is_uncordoned_while_its_retirement_waits_for_its_instance() -> None:
+    fakes = marked_before(state="Pending:Wait")
+
+    @fakes.steps.at("request-disruption-2")
+    def enter_service() -> None:
+        assert fakes.actions.order_of("release") == ["release", "release"]
+        fakes.groups.state = "InService"
+
+    assert next_attempt(fakes).result is RetirementResult.DRAINED
+
+
 @pytest.mark.parametrize("kind", [NoticeKind.REBALANCE, NoticeKind.SPOT_INTERRUPTION])
 def test_a_dry_run_reports_all_decisions_and_changes_nothing(kind: NoticeKind) -> None:
     fakes = retirement_fakes(kind, pods=[POD], hooks=HOOKED, policy=ClusterPolicy(dry_run=True))

@@ -24,6 +24,7 @@ from leeway.retirement.reasons import (
     BUDGET_EXHAUSTED,
     CLUSTER_PAUSED,
     EVICTION_DENIED,
+    INSTANCE_ENTERS_SERVICE,
     POD_DOES_NOT_END,
     POD_EVICTED,
     TARGETS_DRAIN,
@@ -540,7 +541,9 @@ def _name(one: RetirementStatus) -> str:
     return (one.drain and one.drain.node) or one.record.instance
 
 
-_WAITS = frozenset({BUDGET_EXHAUSTED.name, CLUSTER_PAUSED.name, TARGETS_DRAIN.name})
+_WAITS = frozenset(
+    one.name for one in (BUDGET_EXHAUSTED, CLUSTER_PAUSED, INSTANCE_ENTERS_SERVICE, TARGETS_DRAIN)
+)
 """Brakes that work as their settings say: nobody has to act on a retirement that waits for them."""
 
 _REMAIN = frozenset({Stage.PENDING, Stage.BLOCKED, Stage.TERMINATING, Stage.RETURNED})

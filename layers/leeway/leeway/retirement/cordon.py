@@ -9,7 +9,7 @@ from functools import partial
 
 from leeway.execution.attempt import Phase
 from leeway.execution.retrying import API_ERRORS, LONGEST_RETRY, Conflicts
-from leeway.instances.facts import OwnerKind
+from leeway.instances.facts import GroupFacts, OwnerKind
 from leeway.notices import NoticeKind
 from leeway.policy.repair import too_many, why_unhealthy
 from leeway.policy.rules import (
@@ -53,6 +53,7 @@ from leeway.retirement.pods import (
 )
 from leeway.retirement.reasons import (
     DISRUPTION_NOT_DECIDED,
+    INSTANCE_ENTERS_SERVICE,
     LEFT_TO_OWNER,
     NODE_KEPT,
     NODE_NOT_CORDONED,
@@ -428,7 +429,7 @@ def _remove_marks_again(attempt: Attempt, result: CordonResult) -> CordonResult:
 
 def _is_leaving(attempt: Attempt) -> bool:
     group = attempt.ports.groups.facts(attempt.id.instance)
-    return group is not None and group.lifecycle_state != "InService"
+    return group is not None and not group.stays_in_group
 
 
 def _may_still_join(record: Retirement) -> bool:
@@ -541,9 +542,8 @@ def _decide_disruption(
     if (switched := _switched(attempt, record, policy)) is not None:
         return switched
     begun = record.replacement_intent is not None
-    why_group = _why_group_launches_none if record.follows_template else _why_group_replaces
-    if not begun and (replaces := why_group(attempt, record)):
-        return BudgetDecision(BudgetVerdict.DECLINE, replaces)
+    if not begun and (by_group := _decide_by_group(attempt, record)) is not None:
+        return by_group
     if record.returns is not None and record.returns.without_node:
         return _decide_without_node(attempt, record, policy)
     cluster, node = attempt.node_of(record)
@@ -626,12 +626,24 @@ def _decide_without_node(
     return _request_from_ledger(attempt, record, policy, cluster.count_nodes().ready)
 
 
-def _why_group_replaces(attempt: Attempt, record: Retirement) -> Reason | None:
-    """Return why the group replaces the instance itself; its terminate hook then notifies
-    Leeway."""
-    if record.replacement is Replacement.NONE or record.action is Action.CORDON:
+def _decide_by_group(attempt: Attempt, record: Retirement) -> BudgetDecision | None:
+    """Decide by the group of the instance; None if it lets the retirement begin."""
+    unreplaced = record.replacement is Replacement.NONE or record.action is Action.CORDON
+    if unreplaced and not record.follows_template:
         return None
     group = attempt.ports.groups.facts(record.instance)
+    if group is not None and group.lifecycle_state.startswith("Pending"):
+        # The group replaces no instance that enters service.
+        enters = INSTANCE_ENTERS_SERVICE(group=group.name, state=group.lifecycle_state)
+        return BudgetDecision(BudgetVerdict.WAIT, enters)
+    why_group = _why_group_launches_none if record.follows_template else _why_group_replaces
+    reason = why_group(record, group)
+    return BudgetDecision(BudgetVerdict.DECLINE, reason) if reason else None
+
+
+def _why_group_replaces(record: Retirement, group: GroupFacts | None) -> Reason | None:
+    """Return why the group replaces the instance itself; its terminate hook then notifies
+    Leeway."""
     if group is None or not group.terminate_hook_waits:
         return None
     reason = why_group_replaces(record.kind, group)
@@ -645,9 +657,8 @@ def _why_group_replaces(attempt: Attempt, record: Retirement) -> Reason | None:
     )
 
 
-def _why_group_launches_none(attempt: Attempt, record: Retirement) -> Reason | None:
+def _why_group_launches_none(record: Retirement, group: GroupFacts | None) -> Reason | None:
     """Return why the group does not launch the successor of a node that follows its template."""
-    group = attempt.ports.groups.facts(record.instance)
     if group is None:
         return NODE_KEPT(f"Instance {record.instance} is in no Auto Scaling group any more.")
     return why_no_successor_first(group)

@@ -53,6 +53,12 @@ DISRUPTION_NOT_DECIDED = ReasonCode(
     "Leeway could not read whether the retirement may begin: {error}.",
     "a-retirement-waits",
 )
+INSTANCE_ENTERS_SERVICE = ReasonCode(
+    "InstanceEntersService",
+    "Group {group} has the instance in lifecycle state {state}: the retirement waits until the "
+    "instance is in service.",
+    "a-retirement-waits",
+)
 LEFT_TO_OWNER = ReasonCode("ReplacementLeftToOwner", "{why}")
 NODE_DELETED = ReasonCode(
     "NodeDeleted",
