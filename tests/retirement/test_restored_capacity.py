@@ -44,6 +44,13 @@ def refuse_once(fakes: RetirementFakes) -> None:
     failing(fakes.groups, "terminate_in_group", error, lambda: next(once, False))
 
 
+def ended(fakes: RetirementFakes) -> list[str]:
+    """The instances that the group was asked to terminate."""
+    own = ("terminate", "terminate and decrement")
+    successors = ("end successor", "end successor and decrement")
+    return fakes.actions.order_of(*own, *successors)
+
+
 def test_a_refused_termination_in_the_group_is_reported_and_retried_by_reconcile() -> None:
     fakes = rebalanced()
     refuse_once(fakes)
@@ -241,3 +248,15 @@ def test_a_blocked_pod_in_a_group_at_its_maximum_waits_as_long_as_the_hook() -> 
     assert (outcome.deleted, outcome.result) == (1, RetirementResult.DRAINED)
     assert fakes.actions.ended == [*HOOKED]
     assert fakes.steps.operations < 2500
+
+
+def test_a_scheduled_change_of_a_node_that_leeway_cannot_read_ends_nothing() -> None:
+    """EC2 may only reboot the instance, and its kubelet starts the pods again."""
+    fakes = retirement_fakes(NoticeKind.SCHEDULED_CHANGE, pods=[POD], down_for=10**6)
+    outcome = retire(fakes)
+    assert (outcome.result, ended(fakes)) == (RetirementResult.INCOMPLETE, [])
+    assert fakes.record.must_restore_capacity
+    fakes.cluster.down_for, fakes.cluster.blocks = 0, False
+    reconcile(fakes, "running")
+    assert next_attempt(fakes).result is RetirementResult.DRAINED
+    assert (fakes.groups.desired, fakes.record.is_open) == (3, False)

@@ -60,6 +60,12 @@ class RetirementProgress:
         evicted = self.cordoned.node and self.drain.listed and not self.drain.displaced
         return self.drained or bool(record.ends_at_deadline and evicted)
 
+    def ends_with_notice(self, record: Retirement) -> bool:
+        """Whether the instance ends at the time that its notice announced, pods or not. EC2 may
+        only reboot an instance for a scheduled change, so its pods must have been listed."""
+        listed = record.kind not in VOLUNTARY or self.drain.listed
+        return listed and not record.deadline_from_begin
+
     def leaves_empty_node(self, record: Retirement) -> bool:
         """Whether the node, in this attempt or an earlier one, was drained of all pods that had to
         be removed, and no volume stayed attached."""
@@ -262,7 +268,7 @@ def finish(attempt: Attempt, record: Retirement, progress: RetirementProgress) -
     """
     progress, successors = _end_request(attempt, record, progress)
     capacity = RestoredCapacity(record)
-    if progress.may_end(record) or not record.deadline_from_begin:
+    if progress.may_end(record) or progress.ends_with_notice(record):
         stays = progress.drained and not progress.instance_is_empty(record)
         capacity = _restore_capacity(attempt, record, stays, successors)
     closed = _close(attempt, capacity, Phase.FINISHED, HookResult.CONTINUE, progress, successors)
