@@ -22,6 +22,7 @@ from tests.retirement.retirements import FACTS, NOTICED
 
 GROUP = "ng"
 SUCCESSOR = "i-0successor00000000"
+REPLACEMENT = "i-0replacement000000"
 ZONES = (FACTS.zone, "us-east-1f")
 OTHERS = ("i-0other000000000000", "i-0third000000000000")
 
@@ -36,6 +37,7 @@ class FakeGroups:
     - `detaches`: whether DetachInstances is allowed. `answers_refused`: how many hook answers are
       refused.
     - `successor_dies`: the successor leaves the group before it is Ready.
+    - `replaces`: the group has launched REPLACEMENT by itself, which has no node.
     - `on_hooks`: called with the group's hooks when it terminates the retiring instance.
       `pods_left`: returns the pods on it; without a hook, a termination must find none.
     - `reads`: what was read. `heartbeats`: when a heartbeat arrived.
@@ -53,6 +55,7 @@ class FakeGroups:
     full: set[str] = field(default_factory=set)
     launch_error: str = ""
     successor_dies: bool = False
+    replaces: bool = False
     answers_refused: int = 0
     on_hooks: Callable[[tuple[LifecycleHook, ...]], None] = lambda _: None
     pods_left: Callable[[], object] = lambda: ()
@@ -85,6 +88,8 @@ class FakeGroups:
         state = self.state if instance == FACTS.instance else None
         if instance == SUCCESSOR and self.launched_at and not self.successor_dies:
             state = "InService"
+        if instance == REPLACEMENT and self.replaces:
+            state = "Pending"
         if state is None:
             return None
         facts: dict[str, Any] = {
@@ -102,6 +107,7 @@ class FakeGroups:
 
     def missing(self, group: str) -> int:
         members = len(OTHERS) + (self.launched_at is not None) + (self.state == "InService")
+        members += self.replaces
         return max(0, self.desired - members)
 
     def launch(self, group: str, zone: str, units: int, token: str) -> Launched:
@@ -131,6 +137,12 @@ class FakeGroups:
         self.launched_at = self.actions.clock.time
 
     def terminate_in_group(self, instance: str, decrement: bool = False) -> None:
+        if instance == REPLACEMENT:
+            assert decrement, "the group would launch another one"
+            self.actions.add("end replacement and decrement")
+            self.desired -= 1
+            self.replaces = False
+            return
         if instance == SUCCESSOR:
             self.actions.add("end successor and decrement" if decrement else "end successor")
             self.desired -= decrement
@@ -181,9 +193,11 @@ class FakeInstances:
     launched_by: Owner = FACTS.owner
 
     def describe(self, instance: str) -> InstanceFacts | None:
-        if instance != SUCCESSOR:
+        names = {SUCCESSOR: "new", REPLACEMENT: "booting"}
+        if instance not in names:
             return self.described
-        facts = {"instance": instance, "private_dns_name": "new", "owner": self.launched_by}
+        owner = self.launched_by if instance == SUCCESSOR else FACTS.owner
+        facts = {"instance": instance, "private_dns_name": names[instance], "owner": owner}
         return FACTS.model_copy(update=facts)
 
     def terminate(self, instance: str) -> None:
@@ -193,7 +207,8 @@ class FakeInstances:
 
     def launched_in(self, group: str, since: datetime) -> list[InstanceFacts]:
         launched_at = self.groups.launched_at
-        if launched_at is None or launched_at < since.replace(microsecond=0):
-            return []
-        found = self.describe(SUCCESSOR)
-        return [found] if found else []
+        early = launched_at is None or launched_at < since.replace(microsecond=0)
+        names = [] if early else [SUCCESSOR]
+        if self.groups.replaces:
+            names.append(REPLACEMENT)
+        return [found for name in names if (found := self.describe(name))]

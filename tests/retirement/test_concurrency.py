@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -95,17 +96,17 @@ class Fleet:
             case ["person", "terminates"] if others:
                 self.members.remove(others[-1])
             case ["request", name] if name not in self.acting:
-                self.run(name, self.request)
+                self.run(name, self.request_of(name))
             case ["finish", name] if name not in self.acting and name in self.records:
-                self.run(name, self.finish)
+                self.run(name, self.finish_of(name))
         self.settle()
 
-    def run(self, name: str, work: Callable[[str], None]) -> None:
+    def run(self, name: str, step: Callable[[], object]) -> None:
         """Run a step of a retirement, and repeat it after a crash."""
         self.acting.append(name)
         while name in self.acting:
             with suppress(Crashed):
-                work(name)
+                step()
                 self.acting.remove(name)
 
     # Groups
@@ -154,31 +155,31 @@ class Fleet:
         ports = replace(fakes.ports, table=self.table, groups=itself)
         return Attempt(AttemptId(name, "prod", 1), fakes.steps, ports)
 
-    def request(self, name: str) -> None:
+    # A step that crashes runs again with the record that the step before it returned.
+    def request_of(self, name: str) -> Callable[[], object]:
         if name not in self.records:
             record = take(None, NoticeKind.REBALANCE, "n-1").record
             facts = FACTS.model_copy(update={"instance": name, "joined": True})
             self.records[name] = record.model_copy(update={"facts": facts})
-        elif self.records[name].ended_at is not None:
-            return
-        request_replacement(self.attempt(name), self.records[name], "node-1")
-
-    def finish(self, name: str) -> None:
         record = self.records[name]
-        if (
-            record.ended_at is None
-            and record.replacement_intent is not None
-            and record.replacement_intent.successors
-        ):
-            progress = RetirementProgress(
-                CordonResult(True, record),
-                ReplacementResult(
-                    True,
-                    record,
-                    GROUP_LAUNCHES("An earlier attempt requested the successor from group ng."),
-                ),
-            )
-            finish(self.attempt(name), record, progress)
+        if record.ended_at is not None:
+            return lambda: None
+        return partial(request_replacement, self.attempt(name), record, "node-1")
+
+    def finish_of(self, name: str) -> Callable[[], object]:
+        record = self.records[name]
+        intent = record.replacement_intent
+        if record.ended_at is not None or intent is None or not intent.successors:
+            return lambda: None
+        progress = RetirementProgress(
+            CordonResult(True, record),
+            ReplacementResult(
+                True,
+                record,
+                GROUP_LAUNCHES("An earlier attempt requested the successor from group ng."),
+            ),
+        )
+        return partial(finish, self.attempt(name), record, progress)
 
 
 CHANGES = [
@@ -196,6 +197,7 @@ EVENTS = [*CHANGES, *(f"+{change}" for change in CHANGES), "+crash", "+", "+", "
 @example(
     [f"request {A}", "+autoscaler raises", f"+request {B}", f"finish {A}", "+crash", f"finish {B}"]
 )
+@example([f"request {A}", f"request {B}", f"finish {A}", *["+"] * 4, "+crash", f"finish {B}"])
 def test_the_groups_capacity_is_restored_under_concurrency_and_crashes(events: list[str]) -> None:
     fleet = Fleet(list(events))
     while fleet.events:

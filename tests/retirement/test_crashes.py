@@ -25,6 +25,7 @@ class Steps:
         self._fakes = fakes
 
     def run[T](self, name: str, kind: type[T], work: Callable[[], T]) -> T:
+        self._fakes.steps.begin(name)
         try:
             return work()
         except Crashed:
@@ -124,6 +125,27 @@ def test_a_crash_at_any_call_neither_loses_nor_repeats_an_action(case: str, mome
         if kind is NoticeKind.REBALANCE:
             assert [one.instance for one in outcome.successors] == [SUCCESSOR], number
             assert read_ledger(fakes.table, "prod").begun.keys() == {FACTS.instance}, number
+
+
+@pytest.mark.parametrize("case", ["rebalance, with a hook", "rebalance, without a hook"])
+def test_a_crash_at_any_call_ends_no_successor_of_a_group_that_is_raised(case: str) -> None:
+    def raised() -> RetirementFakes:
+        fakes = fresh(case)
+
+        @fakes.steps.at("begin-drain")
+        def autoscaler() -> None:
+            fakes.groups.desired += 1
+
+        fakes.notify_hooks()
+        return fakes
+
+    uncrashed = Crash(0, "after")
+    assert run(raised(), uncrashed).result == "drained"
+    for number in range(1, uncrashed.calls + 1):
+        fakes = raised()
+        assert run(fakes, Crash(number, "after")).result == "drained", number
+        acts = [what for what, _ in fakes.actions.done if what != "cordon"]
+        assert (acts, fakes.groups.desired) == (CASES[case][2], 4), number
 
 
 @pytest.mark.parametrize("case", POOL_CASES)

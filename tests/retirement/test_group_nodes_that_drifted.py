@@ -8,7 +8,7 @@ import pytest
 from leeway.execution.attempt import Phase
 from leeway.notices import NoticeKind
 from leeway.policy.rules import ChurnCap, ClusterPolicy, OnBlocked, Replacement
-from leeway.ports.aws import CloudRefused
+from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.ports.kubernetes_objects import Controller
 from leeway.retirement.outcome import Outcome, RetirementResult
 from leeway.retirement.record import ReturnTerms
@@ -163,3 +163,17 @@ def test_a_budget_that_begins_to_block_keeps_the_successor_with_its_pods() -> No
     assert outcome.result is RetirementResult.INCOMPLETE
     assert fakes.actions.order_of("end successor", "end successor and decrement") == []
     assert fakes.record.must_restore_capacity, "the drain goes on with this successor"
+
+
+def test_a_lost_answer_about_the_successor_ends_no_other_instance() -> None:
+    fakes = drifted(starts_in=10_000, replaces=True)
+    end, lost = fakes.groups.terminate_in_group, iter([True])
+
+    def ends(instance: str, decrement: bool = False) -> None:
+        end(instance, decrement)
+        if next(lost, False):
+            raise CloudUnavailable("ReadTimeoutError")
+
+    fakes.groups.terminate_in_group = ends  # type: ignore[method-assign]
+    assert kept(fakes).reason.code == "SuccessorNotReady"
+    assert fakes.groups.replaces

@@ -7,7 +7,7 @@ from leeway.execution.attempt import OVERDUE
 from leeway.notices import NoticeKind
 from leeway.notices.parse import EventOrigin, parse_notice
 from leeway.policy.rules import DEFAULTS, ClusterPolicy, OnBlocked, rule
-from leeway.ports.aws import CloudRefused
+from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.reconciliation.lost_events import CheckContext, LostEvent, check_overdue_retirement
 from leeway.retirement.attempts import apply_notice, undo
 from leeway.retirement.outcome import RetirementResult
@@ -248,6 +248,26 @@ def test_a_blocked_pod_in_a_group_at_its_maximum_waits_as_long_as_the_hook() -> 
     assert (outcome.deleted, outcome.result) == (1, RetirementResult.DRAINED)
     assert fakes.actions.ended == [*HOOKED]
     assert fakes.steps.operations < 2500
+
+
+@pytest.mark.parametrize("hooks", [(), HOOKED])
+def test_a_termination_whose_answer_is_lost_ends_no_successor(hooks: tuple[str, ...]) -> None:
+    fakes = rebalanced(hooks=hooks)
+    end, lost = fakes.groups.terminate_in_group, iter([True])
+
+    @fakes.steps.at("begin-drain")
+    def autoscaler() -> None:
+        fakes.groups.desired += 1
+
+    def ends(instance: str, decrement: bool = False) -> None:
+        end(instance, decrement)
+        if next(lost, False):
+            raise CloudUnavailable("ReadTimeoutError")
+
+    fakes.groups.terminate_in_group = ends  # type: ignore[method-assign]
+    assert retire(fakes).result is RetirementResult.DRAINED
+    assert ended(fakes) == ["terminate and decrement"]
+    assert (fakes.groups.desired, fakes.record.is_open) == (4, False)
 
 
 def test_a_scheduled_change_of_a_node_that_leeway_cannot_read_ends_nothing() -> None:

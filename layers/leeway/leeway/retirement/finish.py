@@ -17,7 +17,7 @@ from leeway.reasons import Reason
 from leeway.retirement.context import Attempt, with_intent
 from leeway.retirement.cordon import CordonResult, Course
 from leeway.retirement.decide_replacement import decide_replacement
-from leeway.retirement.group_successors import restore_capacity
+from leeway.retirement.group_successors import RestoredCapacity, restore_capacity
 from leeway.retirement.hooks import HookAnswers
 from leeway.retirement.outcome import FAILED, Outcome, RetirementResult, report_outcome
 from leeway.retirement.pods import Terms
@@ -249,16 +249,6 @@ READ_RECORD_EVERY = 0.5
 """Seconds between two reads of the record while waiting for that notice."""
 
 
-@dataclass(frozen=True, slots=True)
-class RestoredCapacity:
-    """The result of restoring a group's capacity: whether it is `restored`, and what the group
-    `refused`. There is no record if a newer attempt has superseded this one."""
-
-    record: Retirement | None
-    refused: tuple[Reason, ...] = ()
-    restored: bool = False
-
-
 def finish(attempt: Attempt, record: Retirement, progress: RetirementProgress) -> FinishResult:
     """End the request for nodes, restore the group's capacity, close the record, answer the
     lifecycle hooks of the instance, and terminate the instance if only Leeway does so.
@@ -406,22 +396,31 @@ def _restore_capacity(
 ) -> RestoredCapacity:
     """Restore the capacity of a group that launched a successor, and terminate the instance
     unless it stays. If the group refuses, the record stays open and `reconcile` retries it."""
-    intent = record.replacement_intent
-    if intent is None or not intent.to_restore:
+    if not record.must_restore_capacity:
         return RestoredCapacity(record)
-    written = attempt.write(record, partial(_ending, successors))
-    if written is None:
-        return RestoredCapacity(None)
-    running, _ = written
-    again, hook_waits = attempt.again(), None
+    again, capacity = attempt.again(), None
     try:
-        while hook_waits is None:
+        while capacity is None:
             with again:
-                hook_waits = restore_capacity(attempt, running, stays=stays, repeated=intent.ending)
+                capacity = _try_to_restore(attempt, stays, successors)
     except CloudRefused as error:
-        return RestoredCapacity(running, (GROUP_TERMINATION_REFUSED(error=error),))
-    latest = _wait_for_hook_notice(attempt, running) if hook_waits else running
-    return RestoredCapacity(latest, restored=True)
+        return RestoredCapacity(record, (GROUP_TERMINATION_REFUSED(error=error),))
+    if capacity.record is None or not capacity.hook_waits:
+        return capacity
+    return replace(capacity, record=_wait_for_hook_notice(attempt, capacity.record))
+
+
+def _try_to_restore(
+    attempt: Attempt, stays: bool, successors: tuple[Successor, ...]
+) -> RestoredCapacity:
+    """Restore the capacity by a fresh read of the record: an earlier try, also of a function that
+    died in this step, may have had the instance terminated."""
+    latest = attempt.current()
+    intent = latest.replacement_intent if latest is not None else None
+    if latest is None or intent is None or not intent.to_restore:
+        return RestoredCapacity(latest, restored=True)
+    known, _ = with_intent({"successors": successors or intent.successors}, latest)
+    return restore_capacity(attempt, known, stays, repeated=intent.ending)
 
 
 def _wait_for_hook_notice(attempt: Attempt, record: Retirement) -> Retirement | None:
@@ -528,11 +527,3 @@ def _detached(
     if replacement.method is not Method.DETACH:
         return intent.model_copy(update={"to_terminate": False})
     return intent.model_copy(update={"to_terminate": True, "settled": ec2_terminates})
-
-
-def _ending(successors: tuple[Successor, ...], record: Retirement) -> tuple[Retirement, None]:
-    intent = record.replacement_intent
-    if intent is None:
-        return record, None
-    ending = {"ending": True, "successors": successors or intent.successors}
-    return with_intent(ending, record)

@@ -180,79 +180,108 @@ def _mark_unavailable(attempt: Attempt, record: Retirement, errors: Iterable[Lau
             attempt.ports.offerings.mark(offering, error.code, until)
 
 
+@dataclass(frozen=True, slots=True)
+class RestoredCapacity:
+    """The result of restoring a group's capacity.
+
+    - `record`: the latest record; None if a newer attempt has superseded this one.
+    - `refused`: what AWS refused. `restored`: nothing is left to do.
+    - `hook_waits`: a lifecycle hook keeps the instance now, whose notice is still to come.
+    """
+
+    record: Retirement | None
+    refused: tuple[Reason, ...] = ()
+    restored: bool = False
+    hook_waits: bool = False
+
+
 def restore_capacity(
     attempt: Attempt, record: Retirement, stays: bool = False, repeated: bool = False
-) -> bool:
-    """Restore the desired capacity of a group for which a successor was launched in addition.
+) -> RestoredCapacity:
+    """Restore the desired capacity of a group for which a successor was launched in addition, or
+    whose instance nodes of Leeway's pools replace.
 
     The group terminates this instance with a decrement. If the instance is gone or `stays`, the
-    group terminates the successor with a decrement instead. There is no decrement, so that the
-    group launches a replacement, if no successor was launched, or if another client has lowered
-    the desired capacity and the successor is gone.
+    group terminates the successor with a decrement instead. While the instance is in service, the
+    record says so before.
 
-    `repeated` says that an earlier try may have terminated the instance. Returns whether a
-    lifecycle hook keeps the instance now, whose notice is still to come.
+    `repeated`: the record said so already, so an earlier try may have had the instance or the
+    successor terminated.
+
+    Raises:
+        CloudUnavailable, CloudRefused: the termination may have been requested.
+        ClusterUnavailable, ClusterRefused: the nodes of new instances cannot be read.
     """
-    intent, groups = record.replacement_intent, attempt.ports.groups
+    intent = record.replacement_intent
     if intent is None:
-        return False
-    group = groups.facts(record.instance)
+        return RestoredCapacity(record, restored=True)
+    group = attempt.ports.groups.facts(record.instance)
     in_service = group is not None and group.lifecycle_state == "InService"
-    if intent.method is Method.REQUEST_CAPACITY:
-        return _replaced_by_pools(attempt, record, intent, group, stays, repeated)
     if group is not None and in_service and not stays:
-        successors = _find_successors(attempt, record)
-        lowered = group.desired < intent.desired and not any(_in_group(attempt, successors))
-        launched = bool(successors) or not intent.zones
-        groups.terminate_in_group(
-            record.instance, decrement=launched and group.may_shrink and not lowered
-        )
-        return group.terminate_hook_waits
+        return _end_instance(attempt, record, intent, group)
     if repeated and not in_service:
-        return group is not None and group.terminate_hook_waits
+        waits = group is not None and group.terminate_hook_waits
+        return RestoredCapacity(record, restored=True, hook_waits=waits)
+    if intent.method is Method.REQUEST_CAPACITY:
+        return RestoredCapacity(record, restored=True)
     ended = [*_in_group(attempt, _find_successors(attempt, record))]
-    if not ended and stays and record.follows_template:
-        ended = _relaunched(attempt, intent)
+    if not in_service:
+        ended = [one for one in ended if one[1].desired >= intent.desired]
+    elif not ended and record.follows_template and not repeated:
+        ended = [*_booting(attempt, intent)][:1]
+    marked = _mark_ending(attempt, record, intent) if in_service and ended else record
+    if marked is None:
+        return RestoredCapacity(None)
     for successor, its_group in ended:
-        if in_service or its_group.desired >= intent.desired:
-            groups.terminate_in_group(successor.instance, decrement=its_group.may_shrink)
-    return False
+        attempt.ports.groups.terminate_in_group(successor.instance, decrement=its_group.may_shrink)
+    return RestoredCapacity(marked, restored=True)
 
 
-def _relaunched(attempt: Attempt, intent: ReplacementIntent) -> list[tuple[Successor, GroupFacts]]:
-    """Return the instance that a group has launched in place of a successor that has left it, if it
-    has no Ready node."""
-    cluster = attempt.ports.open_cluster(attempt.id.cluster)
-    found = []
-    for one in attempt.ports.instances.launched_in(intent.group, intent.requested_at):
-        attempt.ports.names[one.instance] = one.private_dns_name
-        node = attempt.successor_node(one.instance, cluster)
-        if node is None or not node.ready:
-            found.append(Successor(one.instance, one.instance_type, one.zone, intent.reason))
-    return [*_in_group(attempt, found)][:1]
-
-
-def _replaced_by_pools(
-    attempt: Attempt,
-    record: Retirement,
-    intent: ReplacementIntent,
-    group: GroupFacts | None,
-    stays: bool,
-    repeated: bool,
-) -> bool:
-    """Terminate an instance that nodes of Leeway's pools replace: with a decrement, so that the
-    group launches no second successor. Without a successor the group keeps its desired
-    capacity, and launches an instance as soon as EC2 has capacity for it. An instance that
-    stays, or that the group does not have in service, is left as it is."""
-    if group is None:
-        return False
-    if group.lifecycle_state != "InService":
-        return repeated and group.terminate_hook_waits
-    if stays:
-        return False
-    decrement = bool(intent.successors) and group.may_shrink
+def _end_instance(
+    attempt: Attempt, record: Retirement, intent: ReplacementIntent, group: GroupFacts
+) -> RestoredCapacity:
+    """Terminate an instance that is in service with a decrement. There is none, so that the group
+    launches a replacement, if there is no successor, or if another client has lowered the desired
+    capacity and the successor is gone."""
+    launched, lowered = bool(intent.successors), False
+    if intent.method is not Method.REQUEST_CAPACITY:
+        successors = _find_successors(attempt, record)
+        launched = bool(successors) or not intent.zones
+        lowered = group.desired < intent.desired and not any(_in_group(attempt, successors))
+    marked = _mark_ending(attempt, record, intent)
+    if marked is None:
+        return RestoredCapacity(None)
+    decrement = launched and group.may_shrink and not lowered
     attempt.ports.groups.terminate_in_group(record.instance, decrement=decrement)
-    return group.terminate_hook_waits
+    return RestoredCapacity(marked, restored=True, hook_waits=group.terminate_hook_waits)
+
+
+def _mark_ending(
+    attempt: Attempt, record: Retirement, intent: ReplacementIntent
+) -> Retirement | None:
+    """Record that the group is asked to terminate an instance now: a repeated step must not end
+    another one. None if a newer attempt has superseded this one."""
+    if intent.ending:
+        return record
+    return attempt.update(record, ending=True, successors=intent.successors)
+
+
+def _booting(attempt: Attempt, intent: ReplacementIntent) -> Iterator[tuple[Successor, GroupFacts]]:
+    """Yield the instances that a group has launched since the request, and that have no Ready
+    node."""
+    since = max(intent.requested_at, attempt.now() - LOOK_BACK)
+    for one in attempt.ports.instances.launched_in(intent.group, since):
+        attempt.ports.names[one.instance] = one.private_dns_name
+        if not _has_ready_node(attempt, one.instance):
+            found = Successor(one.instance, one.instance_type, one.zone, intent.reason)
+            yield from _in_group(attempt, [found])
+
+
+def _has_ready_node(attempt: Attempt, instance: str) -> bool:
+    """Whether an instance has a Ready node, also one with an unexpected name."""
+    cluster = attempt.ports.open_cluster(attempt.id.cluster)
+    node = attempt.successor_node(instance, cluster) or cluster.node_of(instance, ())
+    return node is not None and node.ready
 
 
 def _find_successors(attempt: Attempt, record: Retirement) -> tuple[Successor, ...]:
