@@ -9,13 +9,21 @@ from leeway.execution.attempt import Phase
 from leeway.notices import NoticeKind
 from leeway.policy.rules import ChurnCap, ClusterPolicy, OnBlocked, Replacement
 from leeway.ports.aws import CloudRefused, CloudUnavailable
+from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.ports.kubernetes_objects import Controller
+from leeway.retirement.attempts import return_again
 from leeway.retirement.outcome import Outcome, RetirementResult
 from leeway.retirement.record import ReturnTerms
 
 from tests.fakes.failing import failing
 from tests.fakes.groups import SUCCESSOR
-from tests.fakes.retirement import POD, RetirementFakes, retire, retirement_fakes
+from tests.fakes.retirement import (
+    POD,
+    RetirementFakes,
+    next_attempt,
+    retire,
+    retirement_fakes,
+)
 from tests.retirement.retirements import NOTICED
 
 WEB = replace(POD, controller=Controller("ReplicaSet", "web"))
@@ -163,6 +171,37 @@ def test_a_budget_that_begins_to_block_keeps_the_successor_with_its_pods() -> No
     assert outcome.result is RetirementResult.INCOMPLETE
     assert fakes.actions.order_of("end successor", "end successor and decrement") == []
     assert fakes.record.must_restore_capacity, "the drain goes on with this successor"
+
+
+def unreadable(fakes: RetirementFakes, since: int, until: int) -> RetirementFakes:
+    """Have the API server not answer what is asked about nodes by name, between these minutes."""
+    began, ends = (NOTICED + timedelta(minutes=one) for one in (since, until))
+    down = ClusterUnavailable("connection refused")
+    failing(fakes.cluster, "node", down, lambda: began <= fakes.clock.time < ends)
+    return fakes
+
+
+def test_a_successor_that_becomes_ready_while_it_cannot_be_read_is_waited_for() -> None:
+    fakes = unreadable(drifted(starts_in=300), since=4, until=14)
+    outcome = retire(fakes)
+    assert (outcome.result, fakes.groups.desired) == (RetirementResult.DRAINED, 3)
+    order = fakes.actions.order_of("launch", "evict", "terminate and decrement", "release")
+    assert order == ["launch", "evict", "terminate and decrement"]
+
+
+def test_a_successor_that_cannot_be_read_stays_for_the_next_attempt() -> None:
+    fakes = unreadable(drifted(starts_in=60), since=0, until=30)
+    outcome = retire(fakes)
+    assert (outcome.result, outcome.reason.code) == (
+        RetirementResult.INCOMPLETE,
+        "SuccessorNotRead",
+    )
+    assert fakes.actions.order_of("evict", "release", "end successor and decrement") == []
+    assert (fakes.record.must_restore_capacity, fakes.groups.desired) == (True, 4)
+    fakes.clock.sleep(3600)
+    fakes.record = return_again(fakes.record, DRIFTED, fakes.clock.time).record
+    assert next_attempt(fakes).result is RetirementResult.DRAINED
+    assert (fakes.groups.desired, fakes.record.is_open) == (3, False)
 
 
 def test_a_lost_answer_about_the_successor_ends_no_other_instance() -> None:

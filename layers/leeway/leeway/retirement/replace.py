@@ -106,17 +106,23 @@ def wait_for_successor(
     attempt: Attempt, record: Retirement, node: str | None, result: ReplacementResult
 ) -> ReplacementResult:
     """Wait until the successor is Ready, if there is time: after that the drain may begin. `node`
-    is as for `request_replacement`."""
+    is as for `request_replacement`. A node that follows its template stays until a read says that
+    its successor is Ready: if too many checks fail, the result has a `pause` still."""
     if record.kind not in VOLUNTARY:
         return result
-    check = 0
-    while result.record is not None and result.pause:
+    check = unread = 0
+    while result.record is not None and result.pause and unread < SUCCESSOR_CHECKS:
         check += 1
         attempt.steps.wait(f"wait-for-successor-{check}", result.pause)
-        work = partial(_check_successor, attempt, result, node, check)
+        last = check - unread >= SUCCESSOR_CHECKS
+        work = partial(_check_successor, attempt, result, node, last)
         result = attempt.steps.run(f"check-successor-{check}", ReplacementResult, work)
+        unread += result.unread and record.follows_template
     if result.record is None or result.called_off is not None:
         return result
+    if result.pause:
+        failed = f"{unread} of {check} reads failed"
+        return replace(result, reason=SUCCESSOR_NOT_READ(error=failed))
     work = partial(_begin_drain, attempt, result)
     return attempt.steps.run("begin-drain", ReplacementResult, work)
 
@@ -293,16 +299,16 @@ def _carry_out(
 
 
 def _check_successor(
-    attempt: Attempt, result: ReplacementResult, node: str | None, check: int
+    attempt: Attempt, result: ReplacementResult, node: str | None, last: bool
 ) -> ReplacementResult:
-    """Check whether the successor is Ready; repeat a request that failed."""
+    """Check whether the successor is Ready; repeat a request that failed. The `last` check ends the
+    wait, unless the node stays for as long as the successor cannot be read."""
     record = attempt.read()
     if record is None:
         return replace(result, record=None)
     now = attempt.now()
     held = with_new_hooks(result.held, record.hooks, record.hooks_wait_since, now)
     held = attempt.hooks.send_heartbeats(attempt.id.instance, held)
-    last = check >= SUCCESSOR_CHECKS
     if not result.settled:
         repeated = replace(request_replacement(attempt, record, node), held=held)
         return _without_successor(repeated, record) if last else repeated
@@ -391,6 +397,8 @@ def _without_successor(result: ReplacementResult, record: Retirement) -> Replace
     """Return the result of the last check: the drain begins without a Ready successor, or a return
     whose node may as well stay is called off."""
     minutes = SUCCESSOR_TIMEOUT.total_seconds() / 60
+    if record.follows_template and result.settled and result.unread:  # it may be Ready
+        return result
     if record.follows_template and result.settled:
         why = f"No successor was Ready within {counted(minutes, 'minute')}."
         return replace(result, called_off=SUCCESSOR_NOT_READY(why=why), pause=0)

@@ -80,9 +80,8 @@ def retire_node(attempt: Attempt) -> Outcome | None:
     request = partial(request_replacement, attempt, record, node)
     replacement = attempt.steps.run("request-replacement", ReplacementResult, request)
     replacement = wait_for_successor(attempt, record, node, replacement)
-    if replacement.called_off is not None:
-        progress = RetirementProgress(cordoned, replacement)
-        return _call_off(attempt, first, progress, replacement.called_off)
+    if replacement.record is not None and (replacement.called_off or replacement.pause):
+        return _end_undrained(attempt, first, cordoned, replacement, replacement.record)
     cordoned = find_late_node(attempt, cordoned, replacement.record, replacement.settled)
     drained = DrainPassResult(Drain(), replacement.record, held=replacement.held)
     progress = RetirementProgress(cordoned, replacement)
@@ -129,6 +128,22 @@ def _end(
     finished = attempt.steps.run("finish", FinishResult, finish)
     report(attempt, cordoned, finished)
     return finished.outcome
+
+
+def _end_undrained(
+    attempt: Attempt,
+    first: CordonResult,
+    cordoned: CordonResult,
+    replacement: ReplacementResult,
+    record: Retirement,
+) -> Outcome | None:
+    """End a retirement whose node stays until its successor is Ready: it is called off, or Leeway
+    cannot read the successor, and the next attempt waits for it again."""
+    if replacement.called_off is not None:
+        progress = RetirementProgress(cordoned, replacement)
+        return _call_off(attempt, first, progress, replacement.called_off)
+    progress = RetirementProgress(cordoned, replacement, Drain(problem=replacement.reason))
+    return _end(attempt, first, partial(finish, attempt, record, progress))
 
 
 def _call_off(
