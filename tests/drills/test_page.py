@@ -51,7 +51,7 @@ WAKE_NOBODY = {
     "retirement/test_attempts.py": ["ExecutionDied"],
     "retirement/test_detached.py": ["InstanceLeftRunning", "ReplacementRequestFailed"],
     "retirement/test_executor.py": ["LoadBalancersKeepNode", "PodsListedLate", "PodsNotListed"],
-    "retirement/test_restored_capacity.py": ["GroupTerminationRefused"],
+    "retirement/test_restored_capacity.py": ["GroupTerminationRefused", "SuccessorKept"],
     "retirement/test_retire_node.py": ["NodeNotCordoned"],
     "retirement/test_successors.py": ["SuccessorNotRead"],
 }

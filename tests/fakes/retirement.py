@@ -9,7 +9,7 @@ from leeway.execution.attempt import AttemptId
 from leeway.execution.shared_cache import SharedCache
 from leeway.notices import LifecycleHook, NoticeKind
 from leeway.ports.aws import CloudUnavailable
-from leeway.ports.kubernetes_objects import Pod
+from leeway.ports.kubernetes_objects import Node, Pod
 from leeway.ports.workloads import Workloads
 from leeway.retirement.attempts import undo
 from leeway.retirement.context import DRAIN_STATE, Attempt, DrainState, Ports
@@ -159,6 +159,10 @@ class RetirementFakes:
         self.groups.on_hooks = received
 
 
+def _is_ready(node: Node | None) -> bool:
+    return node is not None and node.ready
+
+
 def fakes_for(record: Retirement) -> RetirementFakes:
     """Return the usual fakes for a retirement."""
     clock = FakeClock(NOTICED)
@@ -167,6 +171,7 @@ def fakes_for(record: Retirement) -> RetirementFakes:
     table.records(RETIREMENT)[record.instance] = record
     cluster = FakeCluster(groups, reports)
     groups.pods_left = lambda: cluster.pods
+    groups.successor_is_ready = lambda: _is_ready(FakeCluster.node(cluster, "new"))
     return RetirementFakes(
         clock=clock,
         actions=actions,

@@ -18,6 +18,7 @@ from leeway.retirement.record import ReturnTerms
 from tests.fakes.failing import failing
 from tests.fakes.groups import SUCCESSOR
 from tests.fakes.retirement import (
+    HOOKED,
     POD,
     RetirementFakes,
     next_attempt,
@@ -202,6 +203,24 @@ def test_a_successor_that_cannot_be_read_stays_for_the_next_attempt() -> None:
     fakes.record = return_again(fakes.record, DRIFTED, fakes.clock.time).record
     assert next_attempt(fakes).result is RetirementResult.DRAINED
     assert (fakes.groups.desired, fakes.record.is_open) == (3, False)
+
+
+@pytest.mark.parametrize("hooks", [(), HOOKED])
+def test_a_successor_that_is_ready_after_the_last_check_is_not_killed(
+    hooks: tuple[str, ...],
+) -> None:
+    fakes = drifted(starts_in=10_000, hooks=hooks)
+
+    @fakes.steps.at("call-off")
+    def starts() -> None:
+        fakes.cluster.starts_in = 0
+
+    outcome = retire(fakes)
+    assert [one.code for one in outcome.refused] == ([] if hooks else ["SuccessorKept"])
+    assert fakes.actions.order_of("end successor and decrement") == (
+        ["end successor and decrement"] if hooks else []
+    )
+    assert not fakes.record.is_open
 
 
 def test_a_lost_answer_about_the_successor_ends_no_other_instance() -> None:

@@ -8,6 +8,7 @@ from leeway.notices import NoticeKind
 from leeway.notices.parse import EventOrigin, parse_notice
 from leeway.policy.rules import DEFAULTS, ClusterPolicy, OnBlocked, rule
 from leeway.ports.aws import CloudRefused, CloudUnavailable
+from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.reconciliation.lost_events import CheckContext, LostEvent, check_overdue_retirement
 from leeway.retirement.attempts import apply_notice, undo
 from leeway.retirement.outcome import RetirementResult
@@ -48,7 +49,7 @@ def ended(fakes: RetirementFakes) -> list[str]:
     """The instances that the group was asked to terminate."""
     own = ("terminate", "terminate and decrement")
     successors = ("end successor", "end successor and decrement")
-    return fakes.actions.order_of(*own, *successors)
+    return fakes.actions.order_of(*own, *successors, "end replacement and decrement")
 
 
 def test_a_refused_termination_in_the_group_is_reported_and_retried_by_reconcile() -> None:
@@ -279,4 +280,65 @@ def test_a_scheduled_change_of_a_node_that_leeway_cannot_read_ends_nothing() -> 
     fakes.cluster.down_for, fakes.cluster.blocks = 0, False
     reconcile(fakes, "running")
     assert next_attempt(fakes).result is RetirementResult.DRAINED
+    assert (fakes.groups.desired, fakes.record.is_open) == (3, False)
+
+
+def gone(**changes: object) -> RetirementFakes:
+    """A retirement whose successor has pods, and whose instance has ended in another way."""
+    fakes = rebalanced(blocks=True, **{"hooks": ()} | changes)
+    retire(fakes)
+    fakes.groups.state = None
+    reconcile(fakes, "terminated")
+    return fakes
+
+
+@pytest.mark.parametrize("late", [0, 20])
+def test_what_the_group_launched_for_a_gone_instance_ends_instead_of_the_successor(
+    late: int,
+) -> None:
+    fakes = gone()
+    launches_at = fakes.clock.time + timedelta(seconds=late)
+    missing = fakes.groups.missing
+
+    def launches(group: str) -> int:
+        fakes.groups.replaces |= fakes.clock.time >= launches_at
+        return missing(group)
+
+    fakes.groups.missing = launches  # type: ignore[method-assign]
+    outcome = next_attempt(fakes)
+    assert (ended(fakes), outcome.refused) == (["end replacement and decrement"], ())
+    assert (fakes.groups.desired, fakes.record.is_open) == (3, False)
+
+
+def test_a_successor_with_pods_ends_only_if_a_hook_keeps_it() -> None:
+    fakes = gone()
+    outcome = next_attempt(fakes)
+    assert [one.code for one in outcome.refused] == ["SuccessorKept"]
+    assert outcome.needs_attention
+    assert (ended(fakes), fakes.groups.desired, fakes.record.is_open) == ([], 4, False)
+    fakes = gone(hooks=HOOKED)
+    assert not next_attempt(fakes).refused
+    assert (ended(fakes), fakes.groups.desired) == (["end successor and decrement"], 3)
+
+
+def test_a_booting_instance_of_a_group_that_others_raised_may_be_theirs() -> None:
+    fakes = gone()
+    fakes.groups.replaces = True
+    fakes.groups.desired += 1
+    assert [one.code for one in next_attempt(fakes).refused] == ["SuccessorKept"]
+    assert ended(fakes) == []
+
+
+def test_no_successor_ends_while_its_node_cannot_be_read() -> None:
+    fakes = gone()
+    fakes.groups.replaces = True
+    down = ClusterUnavailable("connection refused")
+    opens_at = fakes.clock.time + timedelta(minutes=10)
+    failing(fakes.cluster, "node", down, lambda: fakes.clock.time < opens_at)
+    outcome = next_attempt(fakes)
+    assert [one.code for one in outcome.refused] == ["SuccessorNotRead"]
+    assert (ended(fakes), fakes.record.is_open) == ([], True)
+    reconcile(fakes, "terminated")
+    assert not next_attempt(fakes).refused
+    assert ended(fakes) == ["end replacement and decrement"]
     assert (fakes.groups.desired, fakes.record.is_open) == (3, False)

@@ -13,7 +13,8 @@ from leeway.ports.aws import (
     CloudUnavailable,
     HookResult,
 )
-from leeway.reasons import Reason
+from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
+from leeway.reasons import Reason, clause
 from leeway.retirement.context import Attempt, with_intent
 from leeway.retirement.cordon import CordonResult, Course
 from leeway.retirement.decide_replacement import decide_replacement
@@ -29,6 +30,7 @@ from leeway.retirement.reasons import (
     NOT_REPLACED,
     PODS_NOT_LISTED,
     REPLACEMENT_REFUSED,
+    SUCCESSOR_NOT_READ,
 )
 from leeway.retirement.record import DETACHED, Method, ReplacementIntent, Retirement, Successor
 from leeway.retirement.replace import ReplacementResult
@@ -395,7 +397,8 @@ def _restore_capacity(
     successors: tuple[Successor, ...] = (),
 ) -> RestoredCapacity:
     """Restore the capacity of a group that launched a successor, and terminate the instance
-    unless it stays. If the group refuses, the record stays open and `reconcile` retries it."""
+    unless it stays. If the group refuses, or the node of the successor cannot be read, the record
+    stays open and `reconcile` retries it."""
     if not record.must_restore_capacity:
         return RestoredCapacity(record)
     again, capacity = attempt.again(), None
@@ -405,6 +408,8 @@ def _restore_capacity(
                 capacity = _try_to_restore(attempt, stays, successors)
     except CloudRefused as error:
         return RestoredCapacity(record, (GROUP_TERMINATION_REFUSED(error=error),))
+    except (ClusterUnavailable, ClusterRefused) as error:
+        return RestoredCapacity(record, (SUCCESSOR_NOT_READ(error=clause(error)),))
     if capacity.record is None or not capacity.hook_waits:
         return capacity
     return replace(capacity, record=_wait_for_hook_notice(attempt, capacity.record))

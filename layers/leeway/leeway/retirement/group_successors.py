@@ -14,7 +14,7 @@ from leeway.ports.kubernetes import Cluster
 from leeway.ports.kubernetes_objects import Node
 from leeway.reasons import Reason, counted
 from leeway.retirement.context import Attempt
-from leeway.retirement.reasons import SUCCESSOR_FOUND
+from leeway.retirement.reasons import SUCCESSOR_FOUND, SUCCESSOR_KEPT
 from leeway.retirement.record import Method, ReplacementIntent, Retirement, Successor, ZoneChoice
 from leeway.selection.offers.catalog import Unavailable
 
@@ -185,7 +185,7 @@ class RestoredCapacity:
     """The result of restoring a group's capacity.
 
     - `record`: the latest record; None if a newer attempt has superseded this one.
-    - `refused`: what AWS refused. `restored`: nothing is left to do.
+    - `refused`: what AWS refused, or why a successor stays. `restored`: nothing is left to do.
     - `hook_waits`: a lifecycle hook keeps the instance now, whose notice is still to come.
     """
 
@@ -202,15 +202,15 @@ def restore_capacity(
     whose instance nodes of Leeway's pools replace.
 
     The group terminates this instance with a decrement. If the instance is gone or `stays`, the
-    group terminates the successor with a decrement instead. While the instance is in service, the
-    record says so before.
+    group terminates the successor with a decrement instead, or the instance that it has launched in
+    place of this one. While the instance is in service, the record says so before.
 
     `repeated`: the record said so already, so an earlier try may have had the instance or the
     successor terminated.
 
     Raises:
         CloudUnavailable, CloudRefused: the termination may have been requested.
-        ClusterUnavailable, ClusterRefused: the nodes of new instances cannot be read.
+        ClusterUnavailable, ClusterRefused: the node of the successor cannot be read.
     """
     intent = record.replacement_intent
     if intent is None:
@@ -232,9 +232,8 @@ def restore_capacity(
     marked = _mark_ending(attempt, record, intent) if in_service and ended else record
     if marked is None:
         return RestoredCapacity(None)
-    for successor, its_group in ended:
-        attempt.ports.groups.terminate_in_group(successor.instance, decrement=its_group.may_shrink)
-    return RestoredCapacity(marked, restored=True)
+    kept = _end_successors(attempt, intent, ended, gone=not in_service)
+    return RestoredCapacity(marked, kept, restored=True)
 
 
 def _end_instance(
@@ -264,6 +263,46 @@ def _mark_ending(
     if intent.ending:
         return record
     return attempt.update(record, ending=True, successors=intent.successors)
+
+
+def _end_successors(
+    attempt: Attempt,
+    intent: ReplacementIntent,
+    successors: Iterable[tuple[Successor, GroupFacts]],
+    gone: bool,
+) -> tuple[Reason, ...]:
+    """Terminate successors with a decrement; return why some are kept.
+
+    Pods may run on a successor whose node is Ready. If the retiring instance is `gone`, the group
+    has launched another one for it, which ends instead while it boots. Otherwise the successor ends
+    only if a terminate hook keeps it: the notice of the hook drains its node.
+    """
+    kept: list[Reason] = []
+    for successor, group in successors:
+        ends = successor.instance
+        if _has_ready_node(attempt, ends):
+            instead = _launched_instead(attempt, intent, group) if gone else ""
+            ends = instead or (ends if group.terminate_hook_waits else "")
+        if ends:
+            attempt.ports.groups.terminate_in_group(ends, decrement=group.may_shrink)
+        else:
+            kept.append(SUCCESSOR_KEPT(group=group.name, instance=successor.instance))
+    return tuple(kept)
+
+
+def _launched_instead(attempt: Attempt, intent: ReplacementIntent, group: GroupFacts) -> str:
+    """Return the instance that the group has launched in place of the retiring one, if it has no
+    Ready node; empty if there is none. If another client has changed the desired capacity, a new
+    instance may be one that it has launched, such as the successor of another retirement."""
+    if group.desired != intent.desired:
+        return ""
+    until = attempt.now() + VISIBLE_AFTER
+    while attempt.ports.groups.missing(intent.group) and attempt.now() < until:
+        attempt.ports.clock.sleep(CHECK_GROUP_EVERY)
+    for launched, now in _booting(attempt, intent):
+        if (now.desired, now.units) == (intent.desired, group.units):
+            return launched.instance
+    return ""
 
 
 def _booting(attempt: Attempt, intent: ReplacementIntent) -> Iterator[tuple[Successor, GroupFacts]]:
@@ -307,6 +346,9 @@ _JOIN_MINUTES = counted(JOIN_TIMEOUT.total_seconds() / 60, "minute")
 
 VISIBLE_AFTER = timedelta(seconds=30)
 """How long Auto Scaling may take to list an instance that it launched."""
+
+CHECK_GROUP_EVERY = 2.0
+"""Seconds between two reads of a group that is about to launch an instance."""
 
 LOOK_BACK = timedelta(hours=1)
 """How long ago an instance that counts as a group's own replacement may have been launched."""

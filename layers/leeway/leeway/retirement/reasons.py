@@ -242,6 +242,13 @@ GROUP_TERMINATION_REFUSED = ReasonCode(
     "than before: {error}.",
     "retirementproblemsalarm",
 )
+SUCCESSOR_KEPT = ReasonCode(
+    "SuccessorKept",
+    "Leeway does not end successor {instance} of group {group}, which is larger than before: pods "
+    "may run on it, and no terminate hook keeps it for a drain. `leeway terminate --decrement` "
+    "drains and ends it.",
+    "retirementproblemsalarm",
+)
 INSTANCE_LEFT_RUNNING = ReasonCode(
     "InstanceLeftRunning", "The instance is left running, because {why}.", "retirementproblemsalarm"
 )

@@ -10,6 +10,7 @@ from leeway.execution.retrying import API_ERRORS
 from leeway.instances.facts import GroupFacts, OwnerKind, in_service
 from leeway.policy.rules import SUCCESSOR_TIMEOUT, VOLUNTARY, Replacement
 from leeway.ports.aws import CloudRefused, CloudUnavailable
+from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 from leeway.reasons import Reason, clause, counted
 from leeway.retirement.context import Attempt, publish_problem, with_intent
 from leeway.retirement.cordon import marks_of
@@ -293,7 +294,7 @@ def _carry_out(
             record = launched
             if ends:
                 # The finish step repeats this, and reports a refusal.
-                with suppress(CloudRefused):
+                with suppress(CloudRefused, ClusterRefused, ClusterUnavailable):
                     restore_capacity(attempt, record, repeated=repeated)
     return record
 
