@@ -372,6 +372,25 @@ def test_different_launches_are_requested_side_by_side(world: World, catalog: Ca
     assert len(intents) == len(world.fleets.requests) == 2
 
 
+@pytest.mark.parametrize(
+    ("name", "count"), [("n" * 63 + "/" + "p" * 240, 1500), ("shop/" + "p" * 40, 9000)]
+)
+def test_equal_nodes_are_several_launches_if_one_item_cannot_name_all_their_pods(
+    world: World, catalog: Catalog, name: str, count: int
+) -> None:
+    (one,) = pods(1, cpu=100, memory=2**27)
+    waiting = [replace(one, name=f"{name}-{number}") for number in range(count)]
+    outcome = world.launch_nodes.launch(order(catalog, pool(), node_class(), waiting=waiting))
+    assert outcome.complete, outcome.without_node[:1]
+    assert outcome.reasons == ()
+    names = sorted(pod.name for pod in waiting)
+    intents = world.table.list(INTENT, cluster="prod")
+    assert sorted(pod for each in intents for pod in each.pods) == names
+    assert 1 < len(intents) == len(world.fleets.requests) < 10
+    assert sorted(pod for each in outcome.placed for pod in each.pods) == names
+    assert max(len(each.model_dump_json()) for each in intents) < 300_000
+
+
 def test_a_preview_writes_and_launches_nothing(world: World, catalog: Catalog) -> None:
     preview = world.launch_nodes.preview(order(catalog))
     (prepared,) = preview.prepared

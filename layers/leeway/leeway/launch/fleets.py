@@ -5,7 +5,7 @@ Planned nodes with the same choices are one request for several instances.
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby, islice
 from math import inf, isnan
@@ -124,11 +124,19 @@ MOST_TEMPLATES = 50
 """Overrides and launch templates of one request. Sources: EC2 user guide, "EC2 Fleet and Spot Fleet
 quotas"; EC2 API reference, CreateFleet."""
 
+MOST_NAMED = 200_000
+"""Bytes of the pods and instances of one request. Its launch intent names them all, beside the
+request itself, and is one item of the table: 400 KB at most."""
+
+_PER_INSTANCE = 500
+"""Bytes of an instance in a launch intent: what it is, the one that it replaces, and that its
+admission was started."""
+
 
 @dataclass(frozen=True, slots=True)
 class LaunchGroup:
     """Planned nodes of one pool that have the same choices, so that each is any of them. Their pods
-    request EFAs on each of them or on none."""
+    request EFAs on each of them or on none. One launch intent can name all their pods."""
 
     pool: NodePool
     nodes: tuple[PlannedNode, ...]
@@ -217,12 +225,27 @@ class Offers:
 
 
 def groups_of(plan: Plan) -> tuple[LaunchGroup, ...]:
-    """Group the planned nodes of a plan, in its order."""
+    """Group the planned nodes of a plan, in its order. Users choose the names of pods: equal nodes
+    become several groups if one launch intent can't name all their pods."""
     found: dict[tuple[NodePool, tuple[Choice, ...], bool], list[PlannedNode]] = {}
     for node in plan.launches:
         key = (node.cheapest.pool, node.choices, bool(node.requests.of(EFA)))
         found.setdefault(key, []).append(node)
-    return tuple(LaunchGroup(pool, tuple(nodes)) for (pool, _, _), nodes in found.items())
+    return tuple(
+        LaunchGroup(pool, part) for (pool, _, _), nodes in found.items() for part in _parts(nodes)
+    )
+
+
+def _parts(nodes: Iterable[PlannedNode]) -> Iterator[tuple[PlannedNode, ...]]:
+    part, named = list[PlannedNode](), 0
+    for node in nodes:
+        size = _PER_INSTANCE + sum(len(f'"{pod}",') for pod in node.pods)
+        if part and named + size > MOST_NAMED:
+            yield tuple(part)
+            part, named = [], 0
+        part.append(node)
+        named += size
+    yield tuple(part)
 
 
 def select_overrides(
