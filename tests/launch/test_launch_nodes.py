@@ -16,7 +16,7 @@ from leeway.launch.intent import (
     LaunchOutcome,
 )
 from leeway.launch.launch_nodes import MOST_ROUNDS, LaunchNodes
-from leeway.ports.aws import CloudUnavailable
+from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.selection.labels import NODEPOOL
 from leeway.selection.offers.catalog import ANY, Catalog, Unavailable
 from leeway.selection.pods import ExistingNode, Taint, Toleration
@@ -389,6 +389,21 @@ def test_equal_nodes_are_several_launches_if_one_item_cannot_name_all_their_pods
     assert 1 < len(intents) == len(world.fleets.requests) < 10
     assert sorted(pod for each in outcome.placed for pod in each.pods) == names
     assert max(len(each.model_dump_json()) for each in intents) < 300_000
+
+
+def test_a_launch_that_the_table_refuses_blocks_only_its_pool(
+    world: World, catalog: Catalog
+) -> None:
+    arms = pool("arms", arch=["arm64"], limits={"nodes": 1}, weight=10)
+    world.table.fail(CloudRefused("PutItem: ValidationException"), "put", key="#intent-1")
+    outcome = world.launch_nodes.launch(order(catalog, arms, pool(), node_class()))
+    assert outcome.complete, "the pods of the refused launch have nodes of the other pool"
+    assert {one.pool for one in outcome.launched} == {"web"}
+    assert sorted(world.admitted()) == sorted(world.fleets.running)
+    (reason,) = outcome.reasons
+    assert reason.code == "LaunchIntentRefused"
+    assert "1 node of pool arms" in reason.message
+    assert "ValidationException" in reason.message
 
 
 def test_a_preview_writes_and_launches_nothing(world: World, catalog: Catalog) -> None:

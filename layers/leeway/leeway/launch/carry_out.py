@@ -15,7 +15,7 @@ from leeway.instances.facts import InstanceFacts, Owner, OwnerKind
 from leeway.launch.fleets import FleetAnswer, FleetError, FleetInstance, FleetRequest, Fleets
 from leeway.launch.intent import JOIN_WITHIN, LaunchIntent
 from leeway.parallel import in_parallel
-from leeway.ports.aws import CloudUnavailable
+from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.ports.functions import AdmitNode
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.table import Record, RecordChanged, Table
@@ -24,6 +24,12 @@ LAUNCH_UNANSWERED = ReasonCode(
     "LaunchUnanswered",
     "EC2 did not answer a launch of {count:node} of pool {pool} ({error}): the next run repeats "
     "the request with its client token, so that nothing is launched twice.",
+    "a-launch-is-refused",
+)
+LAUNCH_INTENT_REFUSED = ReasonCode(
+    "LaunchIntentRefused",
+    "The table of Leeway refuses the record of a launch of {count:node} of pool {pool}, so Leeway "
+    "launches nothing from the pool in this run ({error}).",
     "a-launch-is-refused",
 )
 LAUNCHED_NODE_NOT_ADMITTED = ReasonCode(
@@ -43,11 +49,13 @@ type AdmissionLabels = Callable[[LaunchIntent, FleetInstance], Mapping[str, str]
 @dataclass(frozen=True, slots=True)
 class CarriedOut:
     """An intent after its request. `unanswered` says that EC2 did not answer: its instances may
-    have been launched."""
+    have been launched. `refused` says that the table did not take the intent: nothing was
+    requested."""
 
     intent: LaunchIntent
     errors: tuple[FleetError, ...] = ()
     unanswered: Reason | None = None
+    refused: Reason | None = None
 
 
 def unanswered(results: Iterable[CarriedOut]) -> tuple[Reason, ...]:
@@ -77,17 +85,22 @@ class IntentExecutor:
         not new, request the instances again if that may be, else find them by their tag.
 
         Raises:
-            CloudUnavailable, CloudRefused: the table takes no new intent; nothing was launched.
+            CloudUnavailable: the table does not answer; nothing was launched.
         """
-        if new:
-            self._table.put(self._intents, intent)
-        if intent.request is None:
-            return CarriedOut(intent)
         request = intent.request
+        if request is None:
+            return CarriedOut(intent)
+        count, pool = request.count, intent.pool
+        try:
+            if new:
+                self._table.put(self._intents, intent)
+        except CloudRefused as error:
+            refused = LAUNCH_INTENT_REFUSED(count=count, pool=pool, error=clause(error))
+            return CarriedOut(intent, refused=refused)
         try:
             answer = self._answer(intent, request)
         except CloudUnavailable as error:
-            reason = LAUNCH_UNANSWERED(count=request.count, pool=intent.pool, error=clause(error))
+            reason = LAUNCH_UNANSWERED(count=count, pool=pool, error=clause(error))
             return CarriedOut(intent, unanswered=reason)
         answered = intent.answered(answer.instances)
         # Another run may have had the same answer.

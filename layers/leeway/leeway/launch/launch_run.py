@@ -529,11 +529,15 @@ class LaunchRun:
         return None
 
     def accept(self, results: Sequence[CarriedOut]) -> None:
-        """Add intents after their requests, and leave out what EC2 has refused."""
+        """Add intents after their requests, and leave out what EC2 has refused. What the table has
+        refused blocks its pool only: the other launches of the round were carried out."""
         marks: dict[Unavailable, str] = {}
         self.throttled = False
         denied: set[str] = set()
         for one in results:
+            if one.refused is not None:
+                self.blocked[one.intent.pool] = one.refused
+                continue
             self.intents.append(one.intent)
             pool, codes = one.intent.pool, {error.code for error in one.errors}
             found = consequences_of(
