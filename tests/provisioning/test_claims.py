@@ -7,13 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 from leeway.provisioning.kept_objects import KeptObjects
+from leeway.selection.labels import ZONE
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
+from leeway.selection.pods import Pod
 from leeway.selection.reading.schemas import SCHEMAS
 
 from tests.provisioning.buying import Buying, node
 from tests.provisioning.cluster_documents import (
+    ZONES,
     claim,
     daemon_set,
     pod,
@@ -143,6 +146,23 @@ def test_an_ephemeral_volume_has_the_claim_of_its_pod_or_the_class_of_its_templa
     default = {"storageclass.kubernetes.io/is-default-class": "true"}
     usual = {**gp3()[1], "metadata": {"name": "gp3", "annotations": default}}
     assert why(of_pod, ("StorageClass", usual)) == ""
+
+
+def test_a_bound_ephemeral_volume_keeps_its_pod_in_its_zone_until_the_pod_has_a_node() -> None:
+    template = {"spec": {"storageClassName": "gp3"}}
+    scratch = {"name": "tmp", "ephemeral": {"volumeClaimTemplate": template}}
+    stored = ("PersistentVolume", volume("pv", "us-east-1b"))
+    objects = [gp3("Immediate"), data("pv", "web-tmp"), stored, ("Node", node_document("n-1"))]
+    state = state_of(("Pod", pod("web", volumes=[scratch])), *objects)
+    assert [one.pod.spec.unmet for one in state.waiting] == [None]
+    assert zones_of(state.waiting[0].pod) == {"us-east-1b"}
+    state = state_of(("Pod", pod("web", "n-1", volumes=[scratch])), *objects)
+    assert zones_of(state.movable["n-1"][0]) == {"us-east-1a", "us-east-1b"}, "it gets a new claim"
+
+
+def zones_of(waiting: Pod) -> set[str]:
+    terms = waiting.spec.terms
+    return {zone for zone in ZONES if not terms or any(t.admits({ZONE: zone}) for t in terms)}
 
 
 def test_a_claim_that_leeway_could_not_read_keeps_no_pod_from_its_node() -> None:

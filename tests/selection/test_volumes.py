@@ -66,6 +66,25 @@ def test_an_ephemeral_volume_uses_the_zones_of_its_storage_class() -> None:
     assert zones(pod(ephemeral=ephemeral), storage("fast", "b")) == [{"b"}]
 
 
+def test_a_bound_ephemeral_volume_keeps_its_pod_in_its_zone() -> None:
+    ephemeral = {"volumeClaimTemplate": {"spec": {"storageClassName": "fast"}}}
+    bound = [claim("db-data", volumeName="v"), volume("v", "a"), storage("fast", "a", "b")]
+    assert zones(pod(ephemeral=ephemeral), *bound) == [{"a"}]
+    other = [claim("web-data", volumeName="v"), *bound[1:]]
+    assert zones(pod(ephemeral=ephemeral), *other) == [{"a", "b"}]
+
+
+def test_a_template_has_no_claims_of_ephemeral_volumes() -> None:
+    ephemeral = {"volumeClaimTemplate": {"spec": {"storageClassName": "fast"}}}
+    workload = {
+        "kind": "Deployment",
+        "metadata": {"name": "db"},
+        "spec": {"template": pod(ephemeral=ephemeral)},
+    }
+    bound = [claim("db-data", volumeName="v"), volume("v", "a"), storage("fast", "a", "b")]
+    assert zones(workload, *bound) == [{"a", "b"}]
+
+
 def test_each_pod_of_a_stateful_set_is_placed_in_the_zone_of_its_own_volume() -> None:
     templates = [{"metadata": {"name": "data"}, "spec": {"storageClassName": "fast"}}]
     whole = {

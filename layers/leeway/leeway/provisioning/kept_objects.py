@@ -379,7 +379,8 @@ class KeptObjects:
     def _spec_with_volumes(self, pod: KeptPod, claims: set[str]) -> PodSpec:
         if pod.volumes is None:
             return pod.spec
-        needs = self._facts.volumes.of_pod(pod.volumes, pod.spec.namespace)
+        waiting = "" if pod.bound else pod.key.partition("/")[2]
+        needs = self._facts.volumes.of_pod(pod.volumes, pod.spec.namespace, waiting)
         return with_volumes(pod.spec, attach_once(needs, claims))
 
     def _waiting(self) -> Iterator[ObservedPod]:

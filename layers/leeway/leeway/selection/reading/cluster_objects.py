@@ -15,6 +15,7 @@ from leeway.selection.reading.objects import (
     WORKLOADS,
     BadObject,
     Document,
+    bound_node,
     daemon_of,
     is_finished,
     is_pending,
@@ -327,7 +328,8 @@ def _pod_spec(pod: Document, facts: ClusterFacts, claims: set[str]) -> PodSpec:
     added."""
     kept = facts.admission.admitted(pod)
     without_volumes = spec_without_volumes(kept, facts.priorities)
-    volume_needs = facts.volumes.of_pod(kept.get("spec") or {}, without_volumes.namespace)
+    waiting = "" if bound_node(pod) else name_of(pod)
+    volume_needs = facts.volumes.of_pod(kept.get("spec") or {}, without_volumes.namespace, waiting)
     return with_volumes(without_volumes, attach_once(volume_needs, claims))
 
 
@@ -429,7 +431,9 @@ def _written_replicas(document: Document) -> int:
 def _template(document: Document) -> Document:
     template: Document = document["spec"]["template"]
     metadata = {**(template.get("metadata") or {}), "namespace": namespace_of(document)}
-    return {**template, "metadata": {k: v for k, v in metadata.items() if k != "uid"}}
+    # The API server ignores the name of a template: each pod gets its own.
+    own = {k: v for k, v in metadata.items() if k not in {"name", "uid"}}
+    return {**template, "metadata": own}
 
 
 def existing_nodes(

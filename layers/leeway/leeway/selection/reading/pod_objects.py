@@ -154,13 +154,20 @@ class Volumes:
         class."""
         return self.classes.get(self.default_class if name is None else name, _NOTHING)
 
-    def of_pod(self, spec: Document, namespace: str) -> Iterator[VolumeNeeds]:
-        """Yield the needs of a pod's volumes that have any."""
+    def of_pod(self, spec: Document, namespace: str, pod: str = "") -> Iterator[VolumeNeeds]:
+        """Yield the needs of a pod's volumes that have any.
+
+        `pod` is the name of a pod without a node. The claims of its ephemeral volumes are named
+        `<pod>-<volume>`, and may be bound before the pod is. Those of a pod on a node end with it,
+        and the next pod gets new ones.
+
+        Source: Kubernetes documentation, "Ephemeral Volumes"; Karpenter's `volumetopology.go`.
+        """
         for volume in spec.get("volumes") or ():
             claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
             template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
-            if claim:
-                key = f"{namespace}/{claim}"
+            key = f"{namespace}/{claim or f'{pod}-{volume.get("name")}'}"
+            if claim or (template and pod and key in self.claims):
                 found = replace(self.claims.get(key, _NOTHING), claim=key)
             elif template:
                 found = self.of_class((template.get("spec") or {}).get("storageClassName"))
