@@ -114,7 +114,7 @@ def _old_hosts(
     for node in nodes:
         new = tuple(pods[name] for name in placed.get(node.name, ()))
         labels = {HOSTNAME: node.name, **node.labels}
-        yield Host(node.name, labels, node.taints, node.allocatable, new, node.pods)
+        yield Host(node.name, labels, node.taints, node.allocatable, new, node.present)
 
 
 def _accounted(plan: Plan, pods: Sequence[Pod]) -> Iterator[str]:

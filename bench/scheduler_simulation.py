@@ -285,7 +285,7 @@ def host_of(node: ExistingNode) -> Host:
     free = Counter(dict(node.allocatable))
     free.subtract(node.terminating)
     host = Host(node.name, labels, node.taints, free, node.allocatable)
-    for spec in node.pods:
+    for spec in node.present:
         host.bind(spec)
     return host
 

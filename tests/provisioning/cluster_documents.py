@@ -191,6 +191,8 @@ def _random_pod(chance: random.Random) -> dict[str, Any]:
     if chance.random() < 0.2:
         owner["kind"] = chance.choice(["DaemonSet", "StatefulSet"])
         owner["uid"] = f"uid-agent-{chance.randrange(2)}"
+    if chance.random() < 0.2:
+        spec["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
     return found
 
 

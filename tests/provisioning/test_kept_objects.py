@@ -191,6 +191,30 @@ def test_a_pod_that_its_controller_creates_again_needs_another_place(
 
 
 @pytest.mark.parametrize(
+    ("ends_in", "held"), [(3600, True), (61, True), (60, False), (-59, False), (-60, True)]
+)
+def test_what_a_terminating_pod_holds_counts_as_free_if_it_ends_soon(
+    ends_in: int, held: bool
+) -> None:
+    found = pod("web", "n-1")
+    found["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
+    found["metadata"]["deletionTimestamp"] = (NOW + timedelta(seconds=ends_in)).isoformat()
+    (there,) = state_of(("Node", node("n-1")), ("Pod", found)).nodes
+    assert len(there.terminating_pods) == held
+    assert there.terminating.of("cpu") == 100
+
+
+def test_a_terminating_pod_is_looked_at_again_when_it_ends_soon_and_when_it_should_have() -> None:
+    found = pod("web", "n-1")
+    found["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
+    found["metadata"]["deletionTimestamp"] = (NOW + timedelta(minutes=30)).isoformat()
+    kept = kept_of(("Node", node("n-1")), ("Pod", found))
+    for minutes, held in ((0, 1), (28, 1), (29, 0), (30, 0), (31, 1), (90, 1)):
+        (there,) = kept.state(NOW + timedelta(minutes=minutes)).nodes
+        assert len(there.terminating_pods) == held, minutes
+
+
+@pytest.mark.parametrize(
     ("owner", "terminating", "leaves"),
     [
         ("ReplicaSet", False, False),

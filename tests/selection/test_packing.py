@@ -133,6 +133,32 @@ def test_terminating_pods_use_room_until_they_exit() -> None:
     assert len(plan_for(pods("web", 1, spec(400)), nodes=(busy,)).existing) == 1
 
 
+APP = {"app": "web"}
+
+
+@pytest.mark.parametrize(
+    ("holding", "elsewhere"),
+    [
+        (spec(ports=frozenset({HostPort(80)})), True),
+        (spec(labels=APP, pod_anti_affinity=(term(HOSTNAME, **APP),)), True),
+        (spec(labels=APP, pod_anti_affinity=(term(ZONE, **APP),)), True),
+        (spec(labels=APP, pod_affinity=(term(ZONE, **APP),)), False),
+        (spec(labels=APP, spreads=(Spread(term(HOSTNAME, **APP), 1),)), False),
+    ],
+)
+def test_terminating_pods_hold_their_host_ports_and_keep_their_anti_affinity(
+    holding: PodSpec, elsewhere: bool
+) -> None:
+    ending = replace(node("ending"), terminating_pods=(holding.held,))
+    plan = plan_for(pods("web", 1, holding), nodes=(ending,))
+    assert (len(plan.launches), plan.unschedulable) == (int(elsewhere), ())
+    apart_by_zone = any(one.topology == ZONE for one in holding.pod_anti_affinity)
+    assert not (apart_by_zone and zones_of(plan) == ["a"])
+    assert len(plan_for(pods("web", 1, spec(labels=APP)), nodes=(ending,)).existing) == (
+        not holding.pod_anti_affinity
+    )
+
+
 @pytest.mark.parametrize(
     ("taint", "labels", "taken"),
     [

@@ -8,6 +8,7 @@ from leeway.selection.pods import HostPort, PodSpec, Taint
 from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, pending_pods
 from leeway.selection.reading.objects import BadObject
 from leeway.selection.reading.pod_objects import pod_spec
+from leeway.selection.resources import Resources
 from leeway_cli.selection.input_warnings import unknown_kinds
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -314,6 +315,24 @@ def test_a_terminating_pod_uses_room_and_is_not_counted() -> None:
     (found,) = existing_nodes([HERE, ending(pod(nodeName="n"))])
     assert found.pods == ()
     assert found.terminating.printed() == {"cpu": "100m", "pods": "1"}
+
+
+def test_a_terminating_pod_holds_its_ports_and_its_anti_affinity() -> None:
+    containers = [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]
+    selector = {"matchLabels": {"app": "web"}}
+    apart = [{"topologyKey": "kubernetes.io/hostname", "labelSelector": selector}]
+    on_node = [
+        ending(pod(nodeName="n", containers=containers)),
+        ending(pod(nodeName="n", affinity={"podAntiAffinity": {REQUIRED: apart}})),
+        ending(pod(nodeName="n")),
+    ]
+    (found,) = existing_nodes([HERE, *on_node])
+    assert found.pods == ()
+    with_port, kept_apart = found.terminating_pods
+    assert with_port.ports == {HostPort(80)}
+    assert [one.topology for one in kept_apart.pod_anti_affinity] == [HOSTNAME]
+    assert kept_apart.requests == Resources()
+    assert found.closed().present == ()
 
 
 def test_the_requests_of_daemonset_pods_on_a_node_are_summed() -> None:

@@ -1,5 +1,6 @@
 """Of random mixes, no fewer pods find a place than in the worst of 25 orders of kube-scheduler."""
 
+from dataclasses import replace
 from itertools import batched
 
 import pytest
@@ -79,3 +80,21 @@ def test_no_fewer_pods_get_a_node_on_new_nodes_alone(seeds: tuple[int, ...]) -> 
         pods, _ = mix(seed)
         _, placed = planned(pods, SUPPLY, [])
         assert reaches_worst(placed, pods, [], SUPPLY.candidates), seed
+
+
+def ending(node: ExistingNode) -> ExistingNode:
+    """The node while its first pod terminates."""
+    if not node.pods:
+        return node
+    first, *others = node.pods
+    held = (first.held,)
+    return replace(node, pods=(*others,), terminating=first.requests, terminating_pods=held)
+
+
+@pytest.mark.parametrize("seeds", MIXES)
+def test_no_fewer_pods_get_a_node_while_pods_terminate(seeds: tuple[int, ...]) -> None:
+    for seed in seeds:
+        pods, running = mix(seed)
+        nodes = [ending(node) for node in running]
+        _, placed = planned(pods, SUPPLY, nodes)
+        assert reaches_worst(placed, pods, nodes, SUPPLY.candidates), seed

@@ -132,6 +132,7 @@ class Room:
                     pods=(),
                     terminating=nothing,
                     daemons=nothing,
+                    terminating_pods=(),
                 )
         return found
 

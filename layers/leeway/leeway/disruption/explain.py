@@ -101,7 +101,13 @@ def _in_place(one: OwnNode, snapshot: Snapshot) -> OwnNode:
     name = f"in-place-of-{one.name}"
     return replace(
         one,
-        node=replace(one.node, name=name, labels={**one.node.labels, HOSTNAME: name}, pods=()),
+        node=replace(
+            one.node,
+            name=name,
+            labels={**one.node.labels, HOSTNAME: name},
+            pods=(),
+            terminating_pods=(),
+        ),
         instance="",
         created_at=snapshot.now,
         quiet_since=snapshot.now,

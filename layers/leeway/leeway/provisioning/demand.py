@@ -274,6 +274,7 @@ def _like(sample: ExistingNode, instance: InstanceFacts) -> ExistingNode:
         pods=(),
         terminating=Resources(),
         daemons=Resources(),
+        terminating_pods=(),
     )
 
 

@@ -72,6 +72,11 @@ _LONGEST_PROBLEM = 200
 BOUND_SINCE = timedelta(hours=1)
 """How long ago the pods of `ClusterState.bound` were bound at most."""
 
+ENDS_SOON = timedelta(minutes=1)
+"""How close the end of a grace period is, before or after it, if what the pod holds counts as free:
+a new node takes as long to join. A pod with a longer grace period or a finalizer may stay for
+hours."""
+
 
 class KeptObjects:
     """The objects of one cluster. Keys are `namespace/name`, or the name of an object without a
@@ -103,6 +108,7 @@ class KeptObjects:
         self._details: dict[str, NodeDetails] = {}
         self._budgets: tuple[PodBudget, ...] = ()
         self._budgets_changed = False
+        self._due: dict[str, datetime] = {}
         self._moved: dict[str, datetime] = {}
         self._moved_at: dict[str, datetime] = {}
         self._read_at: datetime | None = None
@@ -192,8 +198,9 @@ class KeptObjects:
         """Return the state of the cluster."""
         self._specs.limit(len(self._pods))
         self._update_facts()
+        self._changed_nodes.update(name for name, at in self._due.items() if at <= read_at)
         for name in self._changed_nodes:
-            self._update_node(name)
+            self._update_node(name, read_at)
         self._changed_nodes.clear()
         self._note_moves(read_at)
         names = sorted(self._existing)
@@ -334,13 +341,14 @@ class KeptObjects:
                 )
                 self._unreadable["DaemonSet", key] = UnreadableObject("DaemonSet", key, reason)
 
-    def _update_node(self, name: str) -> None:
+    def _update_node(self, name: str, now: datetime) -> None:
         """Put the pods on a node, and find those that need another place after a drain."""
         before = self._existing.pop(name, None)
         self._unusable.pop(name, None)
         self._movable.pop(name, None)
         self._leaving.pop(name, None)
         self._details.pop(name, None)
+        self._due.pop(name, None)
         kept = self._nodes.get(name)
         if kept is None:
             return
@@ -351,10 +359,13 @@ class KeptObjects:
         running: list[ObservedPod] = []
         staying: list[ObservedPod] = []
         busy: datetime | None = None
+        due = FOREVER
         claims: set[str] = set()
         for _, pod in sorted(self._pods_on.get(name, {}).items()):
             spec = self._spec_with_volumes(pod, there.claims)
-            there.add(spec, terminating=pod.terminating, daemon=pod.daemon)
+            soon = _ends_soon(pod, now)
+            there.add(spec, terminating=pod.terminating, daemon=pod.daemon, ends_soon=soon)
+            due = min(due, _changes_at(pod, now))
             if pod.movable:
                 moving.append(Pod(pod.key, self._spec_with_volumes(pod, claims)))
             elif pod.terminating and pod.controller and not pod.daemon:
@@ -368,6 +379,7 @@ class KeptObjects:
             if pod.bound and (pod.movable or not pod.terminating):
                 known = moving[-1] if pod.movable else Pod(pod.key, pod.spec)
                 running.append(_observed(pod, known))
+        self._due[name] = due
         node = there.on(kept.node, self._facts.attachable.get(name))
         self._existing[name] = before if node == before and before else node
         self._movable[name] = tuple(moving)
@@ -437,6 +449,18 @@ def _keeps_busy_until(pod: KeptPod) -> datetime:
     """Until when a pod that ends keeps its node busy: as long as a drain would wait for it. One
     that the scheduler preempts others for keeps it until the nomination ends."""
     return pod.ends_at + SKIP_DELETED_FOR if pod.bound and pod.ends_at else FOREVER
+
+
+def _ends_soon(pod: KeptPod, now: datetime) -> bool:
+    """Whether what a terminating pod holds counts as free."""
+    return pod.ends_at is not None and -ENDS_SOON < pod.ends_at - now <= ENDS_SOON
+
+
+def _changes_at(pod: KeptPod, now: datetime) -> datetime:
+    """When `_ends_soon` changes the next time."""
+    if pod.ends_at is None or pod.ends_at - now <= -ENDS_SOON:
+        return FOREVER
+    return pod.ends_at + (ENDS_SOON if _ends_soon(pod, now) else -ENDS_SOON)
 
 
 def _age(pod: KeptPod) -> tuple[datetime, str]:

@@ -221,6 +221,18 @@ class PodSpec:
             self.affinity,
         )
 
+    @property
+    def held(self) -> "PodSpec":
+        """What the pod holds while it terminates: its host ports, and by its anti-affinity the
+        domains where it is. No term selects what is left, and its requests are summed elsewhere.
+
+        Source: the plugins NodePorts and InterPodAffinity of kube-scheduler, and Karpenter's
+        StateNode, count a pod until it has ended; PodTopologySpread ignores terminating ones.
+        """
+        return PodSpec(
+            "", requests=Resources(), pod_anti_affinity=self.pod_anti_affinity, ports=self.ports
+        )
+
     def tolerates(self, taint: Taint) -> bool:
         """Whether it tolerates this taint."""
         return any(toleration.tolerates(taint) for toleration in self.tolerations)
@@ -249,8 +261,9 @@ class ExistingNode:
     """A node that exists or is being launched, with the pods that are bound to it.
 
     `pool` is its node pool, empty without one; `capacity` counts against the limits of that pool.
-    `terminating` are the requests of terminating pods, which use resources but are not counted by
-    topology terms. `daemons` is the part of all requests that DaemonSet pods use.
+    `terminating` are the requests of terminating pods, and `terminating_pods` what these hold: they
+    use resources, but no topology term counts them. `daemons` is the part of all requests that
+    DaemonSet pods use.
     """
 
     name: str
@@ -262,11 +275,19 @@ class ExistingNode:
     terminating: Resources = field(default_factory=Resources)
     daemons: Resources = field(default_factory=Resources)
     pool: str = ""
+    terminating_pods: tuple[PodSpec, ...] = ()
+
+    @property
+    def present(self) -> tuple[PodSpec, ...]:
+        """Its pods, and what its terminating pods hold."""
+        return (*self.pods, *self.terminating_pods)
 
     def closed(self) -> "ExistingNode":
         """Return the node as it is while it retires: it takes no pods, even pods that tolerate
         every taint, and counts against the limits of its pool."""
-        return replace(self, allocatable=Resources(), pods=(), daemons=Resources())
+        return replace(
+            self, allocatable=Resources(), pods=(), daemons=Resources(), terminating_pods=()
+        )
 
     def full(self, pods: Iterable[PodSpec] = ()) -> "ExistingNode":
         """Return the node with these pods besides its own, without room for others."""

@@ -81,7 +81,7 @@ class ExistingNodes:
         width = len(counters)
         for row, node in enumerate(self.nodes):
             found = []
-            for pod in node.pods:
+            for pod in node.present:
                 known = id(pod)
                 if known not in numbers:
                     numbers[known] = len(requests)

@@ -116,7 +116,7 @@ class PackingRun:
         self._ranks = ranks or {}
         self.supply = supply = classifier.supply
         self.counters = counters or Counters(_zones(supply, nodes))
-        self.counters.register(pod for node in nodes for pod in node.pods)
+        self.counters.register(pod for node in nodes for pod in node.present)
         self.groups = group_pods(pods, self.counters)
         self.classifier = classifier
         self.existing = ExistingNodes(

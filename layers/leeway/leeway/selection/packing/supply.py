@@ -66,7 +66,7 @@ def _mentioned_values(
     """The values of some labels of the pools that pods mention, by label. A topology mentions all
     values that the pools list, and those of nodes."""
     found: dict[str, set[str]] = {}
-    running = {id(pod): pod for node in nodes for pod in node.pods}.values()
+    running = {id(pod): pod for node in nodes for pod in node.present}.values()
     topologies = {term.topology for pod in running for term in pod.pod_anti_affinity}
     for spec in specs:
         topologies.update(_topologies(spec))

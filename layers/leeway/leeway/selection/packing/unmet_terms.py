@@ -95,7 +95,7 @@ class _Nodes:
             found[: self.existing] = before[:, counter]
         else:  # the first run of the draft left out the pods with this term
             for row, node in enumerate(self._existing.nodes):
-                found[row] = self._of(node.pods, row, counter)
+                found[row] = self._of(node.present, row, counter)
         for row, daemons in enumerate(self._daemons, self.existing):
             found[row] = self._of(daemons, row, counter)
         return found

@@ -49,11 +49,17 @@ class PodsOnNode:
     terminating: Resources = field(default_factory=Resources)
     daemons: Resources = field(default_factory=Resources)
     claims: set[str] = field(default_factory=set)
+    holding: list[PodSpec] = field(default_factory=list)
 
-    def add(self, spec: PodSpec, *, terminating: bool, daemon: bool) -> None:
-        """Add a pod that has not finished."""
+    def add(
+        self, spec: PodSpec, *, terminating: bool, daemon: bool, ends_soon: bool = False
+    ) -> None:
+        """Add a pod that has not finished. A terminating one that `ends_soon` uses resources, and
+        what it holds counts as free."""
         if terminating:
             self.terminating = self.terminating + spec.requests
+            if not ends_soon and (spec.ports or spec.pod_anti_affinity):
+                self.holding.append(spec.held)
         else:
             self.pods.append(spec)
         if daemon:
@@ -69,6 +75,7 @@ class PodsOnNode:
             pods=tuple(self.pods),
             terminating=self.terminating,
             daemons=self.daemons,
+            terminating_pods=tuple(self.holding),
         )
 
 
