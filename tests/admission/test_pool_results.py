@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from leeway.admission.record import AdmissionResult
-from leeway.pool_pauses import JOIN_TIME, PoolRecord
+from leeway.pool_pauses import JOIN_TIME, FailedInstance, PoolRecord
 from leeway.ports.aws import CloudUnavailable
 
 from tests.admission.admission_records import LAUNCH, request
@@ -50,6 +50,19 @@ def test_a_node_that_is_admitted_resets_the_row_of_nodes_that_were_never_ready()
     assert admit(deps).result is AdmissionResult.ADMITTED
     found = deps.pools[LAUNCH.pool]
     assert (found.unready, found.ready_from) == ((), LAUNCH.at)
+
+
+def test_a_node_that_is_not_ready_in_two_admissions_counts_once() -> None:
+    record = launched().model_copy(update={"attempt": 2})
+    deps = dependencies(record, manufacturers=("NVIDIA",), nodes={NODE.name: NODE})
+    first = FailedInstance(instance=FACTS.instance, launched_at=LAUNCH.at)
+    before = PoolRecord(cluster=FACTS.cluster, pool=LAUNCH.pool, unready=(BEFORE[0], first))
+    deps.pools[before.pool] = before
+    outcome = use_case(deps).admit(replace(ATTEMPT, attempt=2), deps)
+    assert outcome is not None
+    assert outcome.result is AdmissionResult.NOT_READY
+    found = deps.pools[LAUNCH.pool]
+    assert (found.unready, found.paused) == ((BEFORE[0], first), None)
 
 
 def test_a_join_resets_the_row() -> None:

@@ -8,7 +8,14 @@ from dataclasses import dataclass, field, replace
 
 from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.ports.kubernetes_objects import Attachment, Node
-from leeway.selection.labels import CAPACITY_TYPE, ON_DEMAND, RESERVATION_LABELS, RESERVED
+from leeway.selection.labels import (
+    CAPACITY_TYPE,
+    INITIALIZED,
+    LAUNCHED,
+    ON_DEMAND,
+    RESERVATION_LABELS,
+    RESERVED,
+)
 
 
 @dataclass
@@ -40,6 +47,11 @@ class LeftoversInMemory:
     def nodes(self) -> list[Node]:
         self._fail_if_down()
         return list(self.by_name.values())
+
+    def uninitialized(self) -> list[Node]:
+        self._fail_if_down()
+        own = (one for one in self.by_name.values() if one.labels.get(LAUNCHED) == "true")
+        return [one for one in own if one.labels.get(INITIALIZED) != "true"]
 
     def unready(self) -> list[Node]:
         self._fail_if_down()

@@ -8,7 +8,14 @@ import pytest
 from leeway.kubernetes.http_cluster import HttpCluster
 from leeway.ports.kubernetes_objects import Attachment, Node
 from leeway.reconciliation.clean_up import ClusterLeftovers
-from leeway.selection.labels import CAPACITY_TYPE, HOSTNAME, RESERVATION_ID, RESERVATION_TYPE
+from leeway.selection.labels import (
+    CAPACITY_TYPE,
+    HOSTNAME,
+    INITIALIZED,
+    LAUNCHED,
+    RESERVATION_ID,
+    RESERVATION_TYPE,
+)
 
 from tests.fakes.cluster_leftovers import LeftoversInMemory
 from tests.sandbox.kubernetes.live import Live, bare_pod
@@ -141,6 +148,17 @@ def test_only_nodes_that_are_not_ready_are_listed(case: Case) -> None:
     listed = {node.name: node for node in case.port.unready()}
     assert listed[stopped].provider_id == case.read(stopped).provider_id
     assert ready not in listed
+
+
+def test_only_launched_nodes_that_are_not_initialized_are_listed(case: Case) -> None:
+    other, starts, cleared, serves = (case.add_node() for _ in range(4))
+    case.label_node(starts, {LAUNCHED: "true"})
+    case.label_node(cleared, {LAUNCHED: "true", INITIALIZED: "false"})
+    case.label_node(serves, {LAUNCHED: "true", INITIALIZED: "true"})
+    listed = {node.name: node for node in case.port.uninitialized()}
+    assert {starts, cleared} <= listed.keys()
+    assert listed[starts].provider_id == case.read(starts).provider_id
+    assert not {other, serves} & listed.keys()
 
 
 def test_the_names_of_all_nodes_are_listed(case: Case) -> None:

@@ -121,6 +121,7 @@ class Account:
     started: list[tuple[str, str, int]] = field(default_factory=list)
     launch_check: LaunchCheck = field(default_factory=LaunchCheck)
     node_check: LaunchCheck = field(default_factory=LaunchCheck)
+    late_check: LaunchCheck = field(default_factory=LaunchCheck)
     checked: list[list[str]] = field(default_factory=list)
     blocks: dict[str, datetime] = field(default_factory=dict)
     block_reads: list[list[str]] = field(default_factory=list)
@@ -211,6 +212,12 @@ class Account:
         self, cluster: str, instances: Sequence[ObservedInstance], nodes: ClusterNodes
     ) -> LaunchCheck:
         return self.node_check
+
+    def check_late_nodes(
+        self, cluster: str, instances: Sequence[ObservedInstance], nodes: ClusterNodes
+    ) -> LaunchCheck:
+        self._fail("late nodes")
+        return self.late_check
 
     def paused_pools(self, cluster: str) -> list[Reason]:
         self._fail("pools")

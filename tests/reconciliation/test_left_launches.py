@@ -33,6 +33,7 @@ from leeway.reconciliation.left_launches import (
     unused_templates,
 )
 from leeway.retirement.record import RETIREMENT, Retirement, ReturnTerms
+from leeway.selection.labels import INITIALIZED, LAUNCHED, REGISTERED
 from leeway.table import Key
 
 from tests.fakes.clock import StillClock
@@ -108,6 +109,11 @@ class World(StillClock):
     def check_nodes(self, *instances: ObservedInstance) -> tuple[list[str], list[str]]:
         """The codes of findings and of problems about instances without a Node."""
         found = self.left.check_nodes("prod", instances or (JOINED,), self.nodes)
+        return [one.reason.code for one in found.findings], [one.code for one in found.problems]
+
+    def check_late(self, *instances: ObservedInstance) -> tuple[list[str], list[str]]:
+        """The codes of findings and of problems about nodes that are not initialized."""
+        found = self.left.check_late_nodes("prod", instances or (JOINED,), self.nodes)
         return [one.reason.code for one in found.findings], [one.code for one in found.problems]
 
     def admission(self, **fields: Any) -> None:
@@ -467,3 +473,99 @@ def test_an_api_server_that_lost_most_nodes_ends_no_instance(without: int, of: i
     world.nodes.by_name = {node_of(one).name: node_of(one) for one in all_of_them[without:]}
     assert world.check_nodes(*all_of_them) == ([], ["NodesVanished"])
     assert not world.retirements
+
+
+# Nodes that are not initialized.
+
+FUSE = {"smarter-devices/fuse": 1}
+
+
+def not_admitted(world: World, **fields: Any) -> None:
+    """Store an admission that ended because the node was not ready for pods in time."""
+    ended = {"result": AdmissionResult.NOT_READY, "ended_at": NOW + 15 * MINUTE}
+    admitted(world, **{**ended, **fields})
+
+
+def late_node(world: World, **fields: Any) -> None:
+    """Put the node of the instance into the cluster: by default, it is ready for pods."""
+    labels = {LAUNCHED: "true", REGISTERED: "true", **fields.pop("labels", {})}
+    node = replace(node_of(JOINED), labels=labels, devices=FUSE)
+    world.nodes.by_name[node.name] = replace(node, **fields)
+
+
+def test_a_node_that_is_ready_after_its_admission_ended_is_admitted_once() -> None:
+    world = World(20 * MINUTE)
+    not_admitted(world)
+    late_node(world)
+    assert world.check_late() == (["LaunchNotAdmitted"], [])
+    assert world.starts.started == [(NAME, "prod", 2)]
+    record = stored(world)
+    assert (record.phase, record.deadline) == (Phase.NOTICED, world.time)
+    assert record.launch == Launch(intent="intent-1", pool="web", at=NOW)
+    world.time += MINUTE
+    assert world.check_late() == ([], []), "its admission runs"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"ready": False},
+        {"devices": {}},
+        {"taints": (Taint("agent", "", "NoSchedule"),)},
+        {"labels": {"karpenter.k8s.aws/instance-gpu-manufacturer": "nvidia"}},
+        {"labels": {INITIALIZED: "true"}},
+        {"labels": {LAUNCHED: ""}},
+    ],
+    ids=["not Ready", "no device", "startup taint", "no GPU", "initialized", "of others"],
+)
+def test_no_admission_is_started_for_a_node_that_could_not_be_admitted(
+    fields: dict[str, Any],
+) -> None:
+    world = World(timedelta(days=3))
+    not_admitted(world)
+    late_node(world, **fields)
+    assert world.check_late() == ([], [])
+    assert not world.starts.started
+
+
+def test_an_admission_that_ends_without_success_again_is_repeated_each_hour() -> None:
+    world = World(timedelta(hours=2))
+    not_admitted(world, attempt=2, ended_at=NOW + timedelta(hours=1, minutes=1))
+    late_node(world)
+    assert world.check_late() == ([], [])
+    world.time += MINUTE
+    assert world.check_late() == (["LaunchNotAdmitted"], [])
+    assert stored(world).attempt == 3
+
+
+def test_an_admission_that_died_after_the_node_had_joined_is_continued() -> None:
+    world = World(25 * MINUTE)
+    world.admission(facts=JOINED.facts)
+    late_node(world, ready=False)
+    assert world.check_late() == ([], [])
+    world.time += MINUTE
+    assert world.check_late() == (["LaunchNotAdmitted"], [])
+
+
+def test_a_node_that_retires_is_not_admitted() -> None:
+    world = World(timedelta(days=3))
+    admitted(world)
+    world.check_nodes()
+    not_admitted(world)
+    late_node(world)
+    assert world.check_late() == ([], [])
+
+
+@pytest.mark.parametrize(
+    "observed",
+    [
+        replace(JOINED, state="stopped"),
+        replace(JOINED, facts=JOINED.facts.model_copy(update={"from_fleet": False})),
+        replace(JOINED, launched_at=NOW + 6 * MINUTE),
+    ],
+    ids=["does not run", "not launched", "may still join"],
+)
+def test_the_nodes_of_other_instances_are_not_read(observed: ObservedInstance) -> None:
+    world = World(20 * MINUTE)
+    world.nodes.down = True
+    assert world.check_late(observed) == ([], [])

@@ -237,6 +237,7 @@ def test_left_launches_are_continued_and_paused_pools_are_reported() -> None:
     ("part", "failed"),
     [
         ("launches", "check launched instances"),
+        ("late nodes", "read the nodes that are not initialized"),
         ("templates", "delete launch templates"),
         ("pools", "read the paused pools"),
     ],

@@ -274,7 +274,8 @@ class AdmitNode:
         expected = ExpectedNode(manufacturers, record.startup_taints, record.promised)
         registers = node is not None and REGISTERED not in node.labels
         added = record.taints if registers else ()
-        unmet = unmet_conditions(_observed(node, added), expected)
+        observed = None if node is None else ObservedNode.of(node, added)
+        unmet = unmet_conditions(observed, expected)
         if node is not None and record.launch is not None:
             if not check.join_counted:
                 check = replace(check, join_counted=self._pools.count_join(record, record.launch))
@@ -452,14 +453,6 @@ class AdmitNode:
                 )
                 self._table.put(ADMISSION, closed)
                 return closed
-
-
-def _observed(node: Node | None, added: Sequence[Taint]) -> ObservedNode | None:
-    """`added` are the taints that the node is about to get."""
-    if node is None:
-        return None
-    taints = {taint.key for taint in (*node.taints, *added)}
-    return ObservedNode(node.ready, node.labels, node.devices, taints)
 
 
 def _may_list_nodes(check: NodeCheck, record: Admission, now: datetime) -> bool:

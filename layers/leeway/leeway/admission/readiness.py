@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 
 from leeway.admission.record import Admission, AdmissionResult, Launch
 from leeway.instances.facts import ObservedInstance, OwnerKind
+from leeway.ports.kubernetes_objects import Node, Taint
 from leeway.reasons import Reason, ReasonCode
 from leeway.selection.labels import READINESS, UNINITIALIZED
 
@@ -138,6 +139,12 @@ class ObservedNode:
     labels: Mapping[str, str]
     devices: Mapping[str, int]
     taints: Collection[str]
+
+    @classmethod
+    def of(cls, node: Node, added: Iterable[Taint] = ()) -> "ObservedNode":
+        """Return a Node as it is observed. `added` are the taints that it is about to get."""
+        taints = {taint.key for taint in (*node.taints, *added)}
+        return cls(node.ready, node.labels, node.devices, taints)
 
 
 def unmet_conditions(node: ObservedNode | None, expected: ExpectedNode) -> tuple[Reason, ...]:

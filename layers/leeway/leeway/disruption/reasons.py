@@ -129,7 +129,7 @@ NODE_UNHEALTHY = ReasonCode(
     "Node {node} is unhealthy: {why}. While it is not Ready, it uses the budgets of its pool.",
     "a-node-is-unhealthy",
 )
-NODE_STARTS = ReasonCode("NodeStarts", "Node {node} is not Ready yet.")
+NODE_STARTS = ReasonCode("NodeStarts", "Node {node} is not Ready or not initialized.")
 NODE_IS_PROTECTED = ReasonCode(
     "NodeIsProtected", "Node {node} has the annotation {annotation}: it is kept."
 )

@@ -69,6 +69,7 @@ from leeway.ports.kubernetes import (
 from leeway.ports.kubernetes_objects import RETIRING, Attachment, Node, Pod, Response, Taint
 from leeway.printable import printable
 from leeway.retirement.pods import DAEMONSET
+from leeway.selection.labels import INITIALIZED, LAUNCHED
 from leeway.table import RecordChanged
 
 
@@ -285,8 +286,11 @@ class HttpCluster:
                 return node
         return self._get_node(name)
 
-    def _nodes(self) -> Iterator[Node]:
-        listed = self._connection.call(lambda c: list_objects(c, "/api/v1/nodes", NODES))
+    def _nodes(self, selector: str = "") -> Iterator[Node]:
+        selection = {"labelSelector": selector} if selector else None
+        listed = self._connection.call(
+            lambda c: list_objects(c, "/api/v1/nodes", NODES, selection=selection)
+        )
         return (to_node(node) for node in listed)
 
     def cordon(self, node: str, marks: Marks | None, dry_run: bool = False, uid: str = "") -> None:
@@ -399,6 +403,10 @@ class HttpCluster:
     def nodes(self) -> list[Node]:
         """List all nodes, page by page."""
         return list(self._nodes())
+
+    def uninitialized(self) -> list[Node]:
+        """List the nodes that Leeway launched and that are not initialized."""
+        return list(self._nodes(f"{LAUNCHED}=true,{INITIALIZED}!=true"))
 
     def names(self) -> frozenset[str]:
         """List the names of all nodes in a table."""

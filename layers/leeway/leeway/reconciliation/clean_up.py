@@ -31,6 +31,10 @@ class ClusterNodes(Protocol):
         """List all Nodes, without a cache."""
         ...
 
+    def uninitialized(self) -> list[Node]:
+        """List the Nodes that Leeway launched and that are not initialized, without a cache."""
+        ...
+
 
 class ClusterLeftovers(ClusterNodes, Protocol):
     """The Nodes of a cluster, and the objects that terminated instances leave in a cluster."""

@@ -1,12 +1,17 @@
 """Use case of reconcile: continue launches that were left undone, and remove what they leave."""
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-from leeway.admission.readiness import CLOCKS_DIFFER_BY
+from leeway.admission.readiness import (
+    CLOCKS_DIFFER_BY,
+    ExpectedNode,
+    ObservedNode,
+    unmet_conditions,
+)
 from leeway.admission.record import (
     ADMISSION,
     Admission,
@@ -35,9 +40,11 @@ from leeway.parallel import in_parallel
 from leeway.policy.rules import Action, OnBlocked, Replacement, Ruling
 from leeway.pool_pauses import POOL
 from leeway.ports.functions import AdmitNode, RetireNode
+from leeway.ports.kubernetes_objects import Node
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.reconciliation.clean_up import ClusterNodes
 from leeway.reconciliation.report import RECONCILE_INCOMPLETE, HandledFinding, LaunchCheck
+from leeway.reconciliation.unhealthy_nodes import by_instance
 from leeway.retirement.attempts import apply_return
 from leeway.retirement.reasons import NODE_DELETED
 from leeway.retirement.record import (
@@ -107,26 +114,45 @@ class LeftLaunches:
         if not suspects:
             return LaunchCheck()
         intents = self._table.list(INTENT, cluster=cluster)
-        results = in_parallel(partial(self._check, intents, by_hand), suspects, AT_ONCE)
-        return LaunchCheck(
-            tuple(one for one in results if isinstance(one, HandledFinding)),
-            tuple(one for one in results if isinstance(one, Reason)),
-        )
+
+        def check(one: ObservedInstance, known: InstanceState) -> LeftInstance | None:
+            return check_left_instance(one, known.admission, intents, by_hand, self._clock.now())
+
+        return _checked(in_parallel(partial(self._check, check), suspects, AT_ONCE))
+
+    def check_late_nodes(
+        self, cluster: str, instances: Sequence[ObservedInstance], nodes: ClusterNodes
+    ) -> LaunchCheck:
+        """Start the admissions of joined instances again that ended before the nodes were ready for
+        pods, and whose nodes are now, and those whose execution has died."""
+        now = self._clock.now()
+        joined = {
+            one.facts.instance: one
+            for one in instances
+            if has_joined(one) and now - one.launched_at >= JOIN_WITHIN
+        }
+        if not joined:
+            return LaunchCheck()
+        late = by_instance(nodes.uninitialized(), joined)
+
+        def check(one: ObservedInstance, known: InstanceState) -> LeftInstance | None:
+            return check_late_node(late[one.facts.instance], known, self._clock.now())
+
+        suspects = [joined[instance] for instance in late]
+        return _checked(in_parallel(partial(self._check, check), suspects, AT_ONCE))
 
     def _by_hand(self, cluster: str) -> tuple[LaunchIntent, ...]:
         return self._table.list(INTENT_BY_HAND, cluster=cluster, unreadable=lambda _: None)
 
     def _check(
         self,
-        intents: Collection[LaunchIntent],
-        by_hand: Collection[LaunchIntent],
+        check: Callable[[ObservedInstance, InstanceState], "LeftInstance | None"],
         observed: ObservedInstance,
     ) -> HandledFinding | Reason | None:
         """Check one instance; an error is a problem of this instance alone."""
         instance = observed.facts.instance
         try:
-            admission = self._known(observed.facts).admission
-            left = check_left_instance(observed, admission, intents, by_hand, self._clock.now())
+            left = check(observed, self._known(observed.facts))
             if left is None or left.request is None:
                 return None if left is None else left.reason
             attempt = self._admit(observed.facts, left.request)
@@ -164,11 +190,7 @@ class LeftLaunches:
                 count=len(without), launched=len(joined), cluster=cluster, instances=some
             )
             return LaunchCheck(problems=(vanished,))
-        results = in_parallel(self._check_node, without, AT_ONCE)
-        return LaunchCheck(
-            tuple(one for one in results if isinstance(one, HandledFinding)),
-            tuple(one for one in results if isinstance(one, Reason)),
-        )
+        return _checked(in_parallel(self._check_node, without, AT_ONCE))
 
     def _check_node(self, observed: ObservedInstance) -> HandledFinding | Reason | None:
         """Check one instance without a Node; an error is a problem of this instance alone."""
@@ -217,6 +239,13 @@ class LeftLaunches:
         return [one.paused for one in records if one.paused is not None]
 
 
+def _checked(results: Collection[HandledFinding | Reason | None]) -> LaunchCheck:
+    return LaunchCheck(
+        tuple(one for one in results if isinstance(one, HandledFinding)),
+        tuple(one for one in results if isinstance(one, Reason)),
+    )
+
+
 def _without_node(
     joined: Sequence[ObservedInstance], nodes: ClusterNodes
 ) -> list[ObservedInstance]:
@@ -233,8 +262,8 @@ def _without_node(
 
 
 ADMITTED_AGAIN_AFTER = timedelta(hours=1)
-"""How long after an admission ended without a node it is repeated: a missing permission to
-terminate the instance, for example, may have been granted."""
+"""How long after an admission ended without a node that is ready for pods it is repeated: a missing
+permission to terminate the instance or to label the node, for example, may have been granted."""
 
 RETURNED_AGAIN_AFTER = timedelta(minutes=10)
 """How long after the retirement of an instance without a Node ended it is repeated: the cluster or
@@ -287,7 +316,8 @@ def check_left_instance(
     """
     instance = observed.facts.instance
     if admission is not None:
-        return _of_admission(admission, now)
+        why = "it runs, and its admission ended without a node"
+        return _of_admission(admission, now, why, ADMITTED_AGAIN_AFTER)
     named = (one for one in (*intents, *by_hand) if one.id == observed.intent)
     intent = next(named, None)
     if intent is None or not _launched(intent, observed):
@@ -300,6 +330,25 @@ def check_left_instance(
     why = "no admission of it was started"
     reason = LAUNCH_NOT_ADMITTED(instance=instance, pool=intent.pool, why=why)
     return LeftInstance(reason, _request(intent, observed, now))
+
+
+def check_late_node(node: Node, known: InstanceState, now: datetime) -> LeftInstance | None:
+    """Check a node that is not initialized, of an instance whose time to join is over; None if
+    there is nothing to do now.
+
+    Only an admission initializes a node. One that has ended is repeated once the Node meets the
+    conditions, so that each repetition but a few succeeds: the first time at once, then after an
+    hour. Karpenter, too, initializes a node whenever it becomes ready.
+    """
+    admission, retirement = known.admission, known.retirement
+    if admission is None or (retirement is not None and retirement.is_open):
+        return None
+    expected = ExpectedNode((), admission.startup_taints, admission.promised)
+    if not admission.is_open and unmet_conditions(ObservedNode.of(node), expected):
+        return None
+    why = "its node is ready for pods, and was not when its admission ended"
+    again_after = ADMITTED_AGAIN_AFTER if admission.attempt > 1 else timedelta(0)
+    return _of_admission(admission, now, why, again_after)
 
 
 def has_joined(observed: ObservedInstance) -> bool:
@@ -347,7 +396,10 @@ def _covers(retirement: Retirement, now: datetime) -> bool:
     return retirement.is_open or (ended_at is not None and now < ended_at + RETURNED_AGAIN_AFTER)
 
 
-def _of_admission(admission: Admission, now: datetime) -> LeftInstance | None:
+def _of_admission(
+    admission: Admission, now: datetime, ended: str, again_after: timedelta
+) -> LeftInstance | None:
+    """`ended` says why an admission that has ended is repeated, after this time."""
     if admission.launch is None or admission.result is AdmissionResult.ADMITTED:
         return None
     instance = admission.instance
@@ -357,9 +409,9 @@ def _of_admission(admission: Admission, now: datetime) -> LeftInstance | None:
         why = "the execution of its admission has died"
     else:
         ended_at = admission.ended_at or admission.deadline
-        if now < ended_at + ADMITTED_AGAIN_AFTER:
+        if now < ended_at + again_after:
             return None
-        why = "it runs, and its admission ended without a node"
+        why = ended
     reason = LAUNCH_NOT_ADMITTED(instance=instance, pool=admission.launch.pool, why=why)
     return LeftInstance(reason, repeated_launch_request(admission, now))
 
