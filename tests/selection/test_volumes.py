@@ -55,6 +55,19 @@ def test_a_pod_with_an_unbound_claim_is_placed_in_the_zones_of_its_storage_class
     assert zones(CLAIMED, claim("data", storageClassName="fast"), fast) == [{"a", "b"}]
 
 
+def test_many_volumes_of_a_class_with_several_topologies_have_few_terms() -> None:
+    either = {**storage("fast", "a"), "allowedTopologies": []}
+    for zone in "ab":
+        either["allowedTopologies"] += storage("fast", zone)["allowedTopologies"]
+    volumes = [
+        {"name": f"v-{n}", "persistentVolumeClaim": {"claimName": f"c-{n}"}} for n in range(40)
+    ]
+    claims = [claim(f"c-{n}", storageClassName="fast") for n in range(40)]
+    assert zones({**CLAIMED, "spec": {**CLAIMED["spec"], "volumes": volumes}}, either, *claims) == [
+        {"a", "b"}
+    ]
+
+
 def test_a_claim_without_a_class_uses_the_default_class() -> None:
     usual = storage("usual", "c", default=True)
     assert zones(CLAIMED, claim("data"), usual) == [{"c"}]

@@ -368,7 +368,8 @@ def _combined(terms: Terms, others: Iterable[Terms]) -> Terms:
     """Return the conjunction of several lists of alternative terms."""
     found = list(terms or (Requirements(),))
     for other in others:
-        found = [term.intersection(each) for term in found for each in other]
+        # Without the duplicates: a pod may have many volumes whose class names several zones.
+        found = list(dict.fromkeys(term.intersection(each) for term in found for each in other))
     return tuple(dict.fromkeys(found)) if any(found) or len(found) != 1 else ()
 
 
