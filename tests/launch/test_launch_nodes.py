@@ -16,6 +16,7 @@ from leeway.launch.intent import (
     LaunchOutcome,
 )
 from leeway.launch.launch_nodes import MOST_ROUNDS, LaunchNodes
+from leeway.launch.launch_run import LONGEST_WHY
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.selection.labels import NODEPOOL
 from leeway.selection.offers.catalog import ANY, Catalog, Unavailable
@@ -211,6 +212,19 @@ def test_a_pod_that_fits_no_pool_does_not_have_the_reason_of_a_blocked_one(
     (without,) = outcome.without_node
     assert without.cause.code == "RequestTooLarge"
     assert "node role" not in without.reason.message
+
+
+def test_the_reason_of_a_pod_quotes_a_part_of_very_long_requirements(
+    world: World, catalog: Catalog
+) -> None:
+    names = [f"ip-10-0-0-{number}.ec2.internal" for number in range(20_000)]
+    terms = (Requirements([Requirement.of("example.com/host", "In", names)]),)
+    waiting = [replace(pod, spec=replace(pod.spec, terms=terms)) for pod in pods(3)]
+    outcome = world.launch_nodes.launch(order(catalog, waiting=waiting))
+    assert len(outcome.without_node) == 3
+    for without in outcome.without_node:
+        assert without.pod in without.reason.message
+        assert len(without.reason.message) < LONGEST_WHY + 200
 
 
 REFUSALS = {"UnauthorizedOperation": "LaunchRefused", "MaxFleetCountExceeded": "QuotaReached"}

@@ -356,6 +356,15 @@ def test_the_reason_of_an_unschedulable_pod_has_a_code_and_names_the_cause(
     assert words in unschedulable.reason.message
 
 
+@pytest.mark.parametrize("key", ["team", ARCH])
+def test_of_many_terms_that_no_node_meets_the_reason_names_the_first_ones(key: str) -> None:
+    many = spec(terms=tuple(Requirements.from_labels({key: f"x-{n}"}) for n in range(250)))
+    (unschedulable,) = plan_for(pods("web", 1, many)).unschedulable
+    assert "[x-7]" in unschedulable.reason.message
+    assert "[x-8]" not in unschedulable.reason.message
+    assert "; or 242 more causes" in unschedulable.reason.message
+
+
 def test_an_untolerated_taint_is_named() -> None:
     plan = plan_for(pods("web", 1, spec()), NodePool("gpu", taints=(Taint("nvidia.com/gpu"),)))
     assert plan.unschedulable[0].reason == NO_NODE_POOL_MATCHES(

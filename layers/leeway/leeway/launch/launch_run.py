@@ -667,8 +667,14 @@ def planned_pods(plan: Plan) -> list[str]:
     return [pod for node in plan.launches for pod in node.pods]
 
 
+LONGEST_WHY = 4_000
+"""Characters of the causes in the reason of a pod. A cause quotes what the pod requires, and each
+of its replicas has a copy; an Event shows 1,024 characters."""
+
+
 def _why(cause: Reason, others: Iterable[Reason]) -> str:
-    return " ".join(dict.fromkeys([cause.message, *(one.message for one in others)]))
+    whole = " ".join(dict.fromkeys([cause.message, *(one.message for one in others)]))
+    return whole if len(whole) <= LONGEST_WHY else f"{whole[:LONGEST_WHY]}…"
 
 
 MOST_KEPT = 4

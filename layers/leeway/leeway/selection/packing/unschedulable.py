@@ -82,6 +82,13 @@ def _lacking(
 _MAX_NAMES = 8
 
 
+def _either(causes: Iterable[str]) -> str:
+    """Join the causes of alternative terms; of many, the first ones."""
+    found = list(dict.fromkeys(causes))
+    more = len(found) - _MAX_NAMES
+    return "; or ".join(found[:_MAX_NAMES]) + (f"; or {more} more causes" if more > 0 else "")
+
+
 class Explanations:
     """Why no offering of a supply fits a pod. Pods with equal requests and requirements share an
     answer; pods with equal requirements share the types that match them."""
@@ -162,7 +169,7 @@ def _excluding(spec: PodSpec, pool: NodePool) -> Reason | None:
     conflicts = [pool.requirements.conflict(term) for term in spec.terms or (Requirements(),)]
     if not all(conflicts):
         return None
-    conflict = "; or ".join(dict.fromkeys(text for text in conflicts if text))
+    conflict = _either(text for text in conflicts if text)
     return NO_NODE_POOL_MATCHES(
         why=f"The pod does not match the requirements of node pool {pool.name}: {conflict}"
     )
@@ -224,7 +231,7 @@ def _no_match(pool: NodePool, table: TypeTable, terms: Sequence[Requirements]) -
                 capacity_types=", ".join(c for c in CAPACITY_TYPES if capacity_type.has(c)),
                 region=table.catalog.region,
             )
-    cause = "; or ".join(mismatch(table, requirements) for requirements in terms)
+    cause = _either(mismatch(table, requirements) for requirements in terms)
     return NO_NODE_POOL_MATCHES(
         why="No instance type matches the requirements of the pod and of node pool "
         f"{pool.name}: {cause}"
