@@ -56,7 +56,7 @@ def test_a_waiting_pod_that_no_node_can_take_keeps_no_empty_node() -> None:
 def test_a_pod_with_device_claims_keeps_the_node_that_it_runs_on() -> None:
     devices = replace(spec(500), unmet=DEVICE_CLAIMS_NOT_PLANNED())
     found = decide_returns(snapshot(own_node("one", devices), own_node("other", spec(500))))
-    assert found.kept["one"].code == reasons.POD_HAS_DEVICES.name
+    assert found.kept["one"].code == reasons.POD_NOT_PLANNED.name
     assert [one.nodes for one in found.returns] == [("other",)]
 
 

@@ -248,6 +248,17 @@ def test_nothing_is_launched_for_unmet_claims_and_each_pod_says_why(catalog: Cat
     assert "resourceClaims" in told["gpu"]
 
 
+def test_a_pod_that_is_too_complex_gets_an_event_and_the_others_get_nodes(catalog: Catalog) -> None:
+    buying = Buying(catalog)
+    many = [{"key": f"key-{number}", "operator": "Exists"} for number in range(251)]
+    buying.states.state = state_of(("Pod", pod("evil", tolerations=many)), ("Pod", pod("fine")))
+    report = buying.run()
+    assert len(report.launched) == 1
+    (event,) = buying.events.existing.values()
+    assert (event.pod, event.reason) == ("evil", "PodTooComplex")
+    assert "251 tolerations" in event.message
+
+
 def test_a_pod_with_an_unmet_claim_takes_no_room_of_a_node(catalog: Catalog) -> None:
     pods = [one.pod for one in state_of(claimed("lost"), ("Pod", pod("fine"))).waiting]
     plan = pack(pods, Supply((), catalog), [node("n-1", cpu=150)])

@@ -1,5 +1,6 @@
 """Kubernetes objects are converted to the pods and nodes of packing."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -46,6 +47,76 @@ def test_each_term_of_node_affinity_holds_together_with_the_node_selector() -> N
 
 def test_a_pod_without_any_requirement_has_no_terms() -> None:
     assert pod_spec(pod()).terms == ()
+
+
+def needs(count: int) -> dict[str, dict[str, Any]]:
+    """Parts of a pod's spec by what they have this many of."""
+    key = {"key": "a", "operator": "Exists"}
+    term = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": ZONE}
+    preferred = [{"weight": 1, "podAffinityTerm": term}] * count
+    several = [{**key, "key": f"k-{n}"} for n in range(count)]
+    of_nodes = {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [one]} for one in several]}}
+    values = {"key": "a", "operator": "In", "values": [f"v-{n}" for n in range(count)]}
+    names = {f"example.com/r-{n}": "1" for n in range(count - 1)}  # one is `pods`
+    return {
+        "preferences": {"affinity": {"podAntiAffinity": {PREFERRED: preferred}}},
+        "terms of affinity and topology spread": {"affinity": {"nodeAffinity": of_nodes}},
+        "topology keys": {
+            "topologySpreadConstraints": [{"topologyKey": f"k-{n}"} for n in range(count)]
+        },
+        "expressions in its terms of affinity and topology spread": {
+            "topologySpreadConstraints": [
+                {"topologyKey": ZONE, "labelSelector": {"matchExpressions": several}}
+            ]
+        },
+        "values in these expressions": {
+            "affinity": {
+                "nodeAffinity": {
+                    PREFERRED: [{"weight": 1, "preference": {"matchExpressions": [values]}}]
+                }
+            }
+        },
+        "tolerations": {"tolerations": [{**key, "key": f"k-{n}"} for n in range(count)]},
+        "host ports": {
+            "hostNetwork": True,
+            "containers": [{"ports": [{"containerPort": 1 + n} for n in range(count)]}],
+        },
+        "requested resources": {"containers": [{"resources": {"requests": names}}]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("what", "most"),
+    [
+        ("preferences", 100),
+        ("terms of affinity and topology spread", 250),
+        ("topology keys", 25),
+        ("expressions in its terms of affinity and topology spread", 2_500),
+        ("values in these expressions", 25_000),
+        ("tolerations", 250),
+        ("host ports", 1_000),
+        ("requested resources", 100),
+    ],
+)
+def test_a_pod_with_too_much_to_plan_with_gets_no_node(what: str, most: int) -> None:
+    assert pod_spec(pod(**needs(most)[what])).unmet is None
+    found = pod_spec(pod(**needs(most + 1)[what]))
+    assert found.unmet is not None
+    assert found.unmet.message == (
+        f"The pod has {most + 1} {what}, and Leeway plans nodes only for pods with at most {most}."
+    )
+    left = PodSpec("shop", {"app": "web"}, found.requests, unmet=found.unmet)
+    assert replace(found, pod_anti_affinity=()) == left
+
+
+def test_a_pod_that_is_too_complex_keeps_other_pods_off_its_node_if_it_may() -> None:
+    here = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": HOSTNAME}
+    many = pod_spec(pod(affinity={"podAntiAffinity": {REQUIRED: [here] * 251}}))
+    (term,) = many.pod_anti_affinity
+    assert term.topology == HOSTNAME
+    assert term.selects(web("anywhere", app="any"))
+    assert pod_spec(pod(**needs(1_001)["host ports"])).pod_anti_affinity == (term,)
+    assert not pod_spec(pod(**needs(251)["tolerations"])).pod_anti_affinity
 
 
 def test_a_pod_term_selects_only_the_pods_own_namespace_by_default() -> None:

@@ -17,7 +17,7 @@ from leeway.ports.kubernetes_objects import (
     FOREVER,
     PROTECTS_POD,
 )
-from leeway.reasons import Reason
+from leeway.reasons import Reason, clause
 from leeway.selection.labels import RESERVED
 
 
@@ -92,8 +92,8 @@ def _protections_by(movable: MovablePod, one: OwnNode, snapshot: Snapshot) -> It
     if until is not None and snapshot.now < until:
         reason = reasons.POD_IS_PROTECTED(pod=pod, node=one.name, annotation=PROTECTS_POD)
         yield Blocker(reason, until if until < FOREVER else None)
-    if movable.pod.spec.unmet is not None:
-        yield Blocker(reasons.POD_HAS_DEVICES(pod=pod, node=one.name))
+    if (unmet := movable.pod.spec.unmet) is not None:
+        yield Blocker(reasons.POD_NOT_PLANNED(pod=pod, node=one.name, why=clause(unmet)))
 
 
 def _budgets_of(movable: MovablePod, one: OwnNode) -> Iterator[Blocker]:

@@ -136,10 +136,9 @@ NODE_IS_PROTECTED = ReasonCode(
 POD_IS_PROTECTED = ReasonCode(
     "PodIsProtected", "Pod {pod} on node {node} has the annotation {annotation}: it is kept."
 )
-POD_HAS_DEVICES = ReasonCode(
-    "PodHasDevices",
-    "Pod {pod} on node {node} has device claims (resourceClaims), and Leeway does not know which "
-    "other node has the devices: the node is kept.",
+POD_NOT_PLANNED = ReasonCode(
+    "PodNotPlanned",
+    "Node {node} is kept, because Leeway can plan no other node for its pod {pod}: {why}.",
 )
 POD_IS_BLOCKED = ReasonCode(
     "PodIsBlocked",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
+from leeway.reasons import ReasonCode
 from leeway.selection.labels import HOSTNAME, ZONE, ZONE_ID, normalised
 from leeway.selection.pods import (
     HostPort,
@@ -23,6 +24,12 @@ from leeway.selection.reading.objects import BadObject, Document, name_of, names
 from leeway.selection.reading.schemas import check
 from leeway.selection.requirements import BadRequirement, Requirement, Requirements
 from leeway.selection.resources import EBS_VOLUMES, BadQuantity, Resources
+
+POD_TOO_COMPLEX = ReasonCode(
+    "PodTooComplex",
+    "The pod has {count} {what}, and Leeway plans nodes only for pods with at most {most}.",
+    "a-pod-gets-no-node",
+)
 
 type Resizes = Mapping[str, tuple[Mapping[str, Any], ...]]
 """What the kubelet holds for containers, by their names (see `resizing`)."""
@@ -302,7 +309,7 @@ def spec_without_volumes(pod: Document, priorities: Document) -> PodSpec:
         BadObject: a value is invalid in Kubernetes.
     """
     try:
-        return _spec_without_volumes(pod, priorities)
+        return _bounded(_spec_without_volumes(pod, priorities))
     except BadRequirement as error:  # of a matchLabelKey
         raise BadObject(("metadata", "labels"), str(error)) from error
 
@@ -328,6 +335,49 @@ def _spec_without_volumes(pod: Document, priorities: Document) -> PodSpec:
         priority=_priority(spec, priorities),
         unmet=DEVICE_CLAIMS_NOT_PLANNED() if has_device_claims(spec) else None,
     )
+
+
+_APART = (PodTerm(HOSTNAME, LabelSelector(), None),)
+
+
+def _bounded(spec: PodSpec) -> PodSpec:
+    """Return the pod. One that has too much to plan with gets no node. Where it runs it counts with
+    its requests, and if it may keep other pods away, with anti-affinity to all of them.
+
+    kube-apiserver limits only the size of an object: 1.5 MiB hold 10,000 terms. One such pod would
+    use up the time or the memory of each run, and no pod of the cluster would get a node. The
+    bounds are far above what people and operators write.
+    """
+    for what, count, most in _sizes(spec):
+        if count > most:
+            return PodSpec(
+                spec.namespace,
+                spec.labels,
+                spec.requests,
+                pod_anti_affinity=_APART if spec.pod_anti_affinity or spec.ports else (),
+                priority=spec.priority,
+                unmet=POD_TOO_COMPLEX(count=count, what=what, most=most),
+            )
+    return spec
+
+
+def _sizes(spec: PodSpec) -> Iterator[tuple[str, int, int]]:
+    """What a plan takes time for in a pod: its name, how many of it the pod has, and the maximum.
+    Preferences take the square of their number: they are given up one after another."""
+    preferred = (*spec.preferred_pod_affinity, *spec.preferred_pod_anti_affinity)
+    of_pods = [*spec.pod_affinity, *spec.pod_anti_affinity]
+    of_pods += [each.preference for each in preferred] + [each.pods for each in spec.spreads]
+    of_nodes = [*spec.terms, *(each.preference for each in spec.preferred_terms)]
+    selectors = [each.selector.requirements for each in of_pods if each.selector is not None]
+    expressions = [one for each in (*of_nodes, *selectors) for one in each.values()]
+    yield "preferences", len(spec.preferred_terms) + len(preferred), 100
+    yield "terms of affinity and topology spread", len(of_nodes) + len(of_pods), 250
+    yield "topology keys", len({each.topology for each in of_pods}), 25
+    yield "expressions in its terms of affinity and topology spread", len(expressions), 2_500
+    yield "values in these expressions", sum(len(one.values) for one in expressions), 25_000
+    yield "tolerations", len(spec.tolerations), 250
+    yield "host ports", len(spec.ports), 1_000
+    yield "requested resources", len(spec.requests), 100
 
 
 def _requests(spec: Document, resized: "Resizes") -> Resources:
