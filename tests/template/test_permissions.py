@@ -335,14 +335,15 @@ def test_a_function_has_access_only_to_its_kinds_of_records(role: str, keys: set
 
 
 def test_only_the_rules_of_this_stack_may_send_notices_to_the_queue() -> None:
-    policies = [r for r in resources().values() if r["Type"] == "AWS::SQS::QueuePolicy"]
-    (policy,) = policies
+    (policy,) = [r for r in resources().values() if r["Type"] == "AWS::SQS::QueuePolicy"]
     (statement,) = policy["Properties"]["PolicyDocument"]["Statement"]
     assert statement["Principal"] == {"Service": "events.amazonaws.com"}
     assert statement["Action"] == "sqs:SendMessage"
-    condition = statement["Condition"]
-    assert condition["StringEquals"] == {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}
-    assert condition["ArnLike"]["aws:SourceArn"]["Fn::Sub"].endswith(":rule/${AWS::StackName}-*")
+    rules = sorted(name for name, r in resources().items() if r["Type"] == "AWS::Events::Rule")
+    assert statement["Condition"] == {
+        "ArnEquals": {"aws:SourceArn": [{"Fn::GetAtt": [rule, "Arn"]} for rule in rules]},
+        "StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}},
+    }
 
 
 def test_every_function_has_its_own_role() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import boto3
 import pytest
 import yaml
+from leeway_sandbox.aws.policies import Request, refused
 from leeway_sandbox.intrinsics import Resolver
 from samtranslator.parser.parser import Parser
 from samtranslator.translator.translator import Translator
@@ -94,6 +95,32 @@ def test_the_template_of_stack_sets_has_no_macro_and_the_same_resources() -> Non
             assert ours.properties(name) == theirs.properties(name), name
     assert ours.properties("RetireNodeFunction")["MemorySize"] == "2048"
     assert len(json.dumps(found, indent=1)) < 460_800, "the largest template of a StackSet"
+
+
+@pytest.mark.parametrize("stack", [f"StackSet-leeway-{UUID}", "leeway"])
+def test_every_rule_may_write_to_its_dead_letter_queue(stack: str) -> None:
+    """CloudFormation names rules after the stack, in a StackSet too."""
+    in_set = stack != "leeway"
+    found = of_stack_sets() if in_set else translated()
+    values = PARAMETERS | ({"NamePrefix": "leeway"} if in_set else {})
+    resolver = Resolver(found, values, stack=stack, region="eu-west-1", account="123456789012")
+
+    def of(kind: str) -> list[str]:
+        return [name for name, one in found["Resources"].items() if one["Type"] == kind]
+
+    (policy,) = of("AWS::SQS::QueuePolicy")
+    (statement,) = resolver.properties(policy)["PolicyDocument"]["Statement"]
+    assert statement.pop("Principal") == {"Service": "events.amazonaws.com"}
+    rules = of("AWS::Events::Rule")
+    assert rules
+    for rule in rules:
+        source = {
+            "aws:SourceAccount": "123456789012",
+            "aws:SourceArn": resolver.attribute(rule, "Arn", policy),
+        }
+        (target,) = resolver.properties(rule)["Targets"]
+        queue = target["DeadLetterConfig"]["Arn"]
+        assert not [*refused([statement], [Request("sqs:SendMessage", queue, source)])], rule
 
 
 def test_a_changed_parameter_of_a_stack_set_publishes_a_version() -> None:
