@@ -16,6 +16,7 @@ from leeway.selection.offers.survey import compressed
 from leeway_cli import main
 from leeway_cli.adopt.settings.leeway_stack import CloudFormation
 from leeway_cli.doctor.finding import deploy
+from leeway_cli.doctor.read.aws import failure_queues_of
 from leeway_cli.errors import BadInputError, CannotBeDoneError
 from leeway_cli.explain.capacity import Source
 from leeway_cli.nodes.command import _Listing, _views
@@ -347,3 +348,25 @@ def test_the_stack_of_a_stack_set_is_found_by_the_prefix_of_its_names(
         cloudformation.change_clusters("fleet", add="new")
     with pytest.raises(CannotBeDoneError, match="has no stack nodes"):
         find_stack("nodes")
+
+
+def test_the_failure_queues_of_a_stack_set_have_a_shortened_name(aws: Sandbox) -> None:
+    """The name of a queue has 80 characters at most. Source: the names in issue 36 of
+    aws-samples/aws-control-tower-config-customization."""
+    stack = "StackSet-nodes-1a2b3c4d-0000-4000-8000-1a2b3c4d5e6f"
+    names = {
+        "ReceiveNoticeFailures": f"{stack[:45]}-ReceiveNoticeFailures-PgvEuTNmRU9F",
+        "ProvisionFailures": "fleet-provision-failures",
+        "Provision": "fleet-provision",
+    }
+    resources = {
+        logical_id: {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": name}}
+        for logical_id, name in names.items()
+    }
+    stacks = aws.client("cloudformation")
+    stacks.create_stack(StackName=stack, TemplateBody=json.dumps({"Resources": resources}))
+    try:
+        found = failure_queues_of(stack)
+    finally:
+        stacks.delete_stack(StackName=stack)
+    assert {one.name for one in found} == set(names.values()) - {"fleet-provision"}

@@ -399,6 +399,31 @@ def test_every_code_of_a_check_is_tested() -> None:
     assert declared - tested == elsewhere
 
 
+def test_a_rule_of_the_stack_is_found_by_the_name_that_cloudformation_gives() -> None:
+    """It shortens the name of the stack, as in a StackSet, and the logical ID of the rule."""
+    arn = (
+        "arn:aws:cloudformation:us-east-1:123456789012:stack/"
+        "StackSet-nodes-1a2b3c4d-0000-4000-8000-1a2b3c4d5e6f/0123"
+    )
+    ours = rule(
+        EVENTS[0], name="StackSet-nodes-1a2b3c4d-0-ReceiveNoticeFunctionWarn-1ABC", targets=()
+    )
+    others = (
+        rule(EVENTS[0], name="leeway-of-others", targets=()),
+        rule(
+            EVENTS[0], name="StackSet-other-1a2b3c4d-0-ReceiveNoticeFunctionWarn-1ABC", targets=()
+        ),
+    )
+    deployed = stack(arn=arn)
+
+    def reason(*rules: RuleFacts) -> str:
+        given = (*rules, *map(rule, EVENTS[1:]))
+        return only(healthy(rules=given, **deployed)).reason
+
+    assert reason(*others, ours).endswith(f": rule {ours.name} has no such target.")
+    assert reason(*others).endswith(": there is no such rule.")
+
+
 def test_a_stack_without_clusters_fails() -> None:
     given = {**stack(clusters=()), "clusters": ()}
     assert found(healthy(**given)) == [("fails", "StackWithoutClusters")]

@@ -265,7 +265,7 @@ def test_a_missing_right_is_a_finding_that_names_the_action(
     sandbox.faults(
         "aws",
         [
-            {"service": "sqs", "action": "ListQueues", **denied},
+            {"service": "cloudformation", "action": "ListStackResources", **denied},
             {"service": "service-quotas", "action": "ListServiceQuotas", **denied},
         ],
     )
@@ -275,7 +275,7 @@ def test_a_missing_right_is_a_finding_that_names_the_action(
         sandbox.faults("aws", [])
     assert (code, new(document)) == (1, {("fails", "PartNotRead"), ("warns", "PartNotRead")})
     shown = " ".join(one["reason"] for one in of_code(document, "PartNotRead"))
-    assert "may not call ListQueues" in shown
+    assert "may not call ListStackResources" in shown
     assert "may not call ListServiceQuotas" in shown
     assert {one["part"] for one in document["unread"]} == {
         "the queues of failures",

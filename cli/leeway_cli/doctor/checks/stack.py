@@ -111,7 +111,7 @@ def check_rules(facts: Facts) -> Iterator[Finding]:
         ours = [one for one in candidates if is_for_leeway(one)]
         if any(one.enabled for one in ours):
             continue
-        own = [one for one in candidates if one.name.startswith(f"{stack.name}-")]
+        own = [one for one in candidates if _is_named_for(stack.stack_name, one.name)]
         problem, command = "there is no such rule", mend
         if ours:
             problem = f"rule {ours[0].name} is disabled"
@@ -123,6 +123,13 @@ def check_rules(facts: Facts) -> Iterator[Finding]:
             f"No rule of EventBridge sends events `{event.detail_type}` to {receiver}: {problem}.",
             command,
         )
+
+
+def _is_named_for(stack_name: str, rule: str) -> bool:
+    """Whether CloudFormation can have named a rule of receive_notice so. A name of a rule has 64
+    characters at most, so it shortens the name of the stack in it."""
+    begin, logical_id, _ = rule.rpartition("-ReceiveNotice")
+    return bool(logical_id) and stack_name.startswith(begin)
 
 
 def _function_of(arn: str) -> str:

@@ -148,11 +148,16 @@ def schedules_of(stack: str) -> tuple[ScheduleFacts, ...]:
     )
 
 
-def failure_queues_of(stack: str) -> tuple[QueueFacts, ...]:
-    """Read the number of messages in the queues of a stack that hold failed work."""
-    pages = client("sqs").get_paginator("list_queues").paginate(QueueNamePrefix=f"{stack}-")
-    urls = [url for page in pages for url in page.get("QueueUrls", [])]
-    failures = [url for url in urls if "failures" in _name_of(url).lower()]
+def failure_queues_of(stack_name: str) -> tuple[QueueFacts, ...]:
+    """Read the number of messages in the queues of a stack that hold failed work. CloudFormation
+    lists them: it shortens the name of a stack of a StackSet in the names of its queues."""
+    pages = client("cloudformation").get_paginator("list_stack_resources")
+    failures = [
+        one["PhysicalResourceId"]
+        for page in pages.paginate(StackName=stack_name)
+        for one in page["StackResourceSummaries"]
+        if one["ResourceType"] == "AWS::SQS::Queue" and "Failures" in one["LogicalResourceId"]
+    ]
     return tuple(in_parallel(_queue, failures, AT_ONCE))
 
 

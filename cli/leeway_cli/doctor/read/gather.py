@@ -314,12 +314,11 @@ def _answers(
 
 
 def _of_stack(parts: Parts, name: str, stack: Part[LeewayStack]) -> Mapping[str, Part[Any]]:
-    """Start to read what needs only the name of the stack. Names that CloudFormation makes begin
-    with its own name for the stack."""
+    """Start to read what needs only the names of the stack: names that CloudFormation makes begin
+    with its own one."""
 
     def made() -> str:
-        deployed = known(stack.get())
-        return deployed.stack_name if deployed else name
+        return stack.needed().stack_name
 
     found: Mapping[str, tuple[str, Severity, Callable[[], Any]]] = {
         "functions": ("the functions of the stack", FAILS, partial(aws.functions_of, name)),
