@@ -13,10 +13,11 @@ time, so a change to or from daylight saving time does not swap the start and th
 import heapq
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from itertools import islice, pairwise, takewhile
+from itertools import compress, groupby, islice, pairwise, repeat, takewhile
+from operator import itemgetter
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -325,7 +326,10 @@ class ChangePoint:
 
 def size_at(schedule: Schedule, at: datetime) -> Size:
     """Return the size at an aware instant: the largest of the open windows, within the bounds."""
-    open_now = [window for window in schedule.windows if window.is_open(at)]
+    return _size(schedule, [window for window in schedule.windows if window.is_open(at)])
+
+
+def _size(schedule: Schedule, open_now: Sequence[Window]) -> Size:
     if not open_now:
         if schedule.idle is not None:
             return Size(schedule.idle, SIZE_CHOSEN("No window is open: the idle size applies"))
@@ -341,13 +345,15 @@ def size_at(schedule: Schedule, at: datetime) -> Size:
 def change_points(schedule: Schedule, start: datetime, end: datetime) -> list[ChangePoint]:
     """List the sizes over [start, end): the first at `start`, then each that differs from the one
     before."""
-    points = [ChangePoint(start.astimezone(UTC), size_at(schedule, start))]
-    last = start
-    for at in heapq.merge(*(window.moments(start, end) for window in schedule.windows)):
-        if at == last:
-            continue
-        last = at
-        size = size_at(schedule, at)
+    # Only its own moments open or close a window, so each moment asks only one of them.
+    windows = schedule.windows
+    is_open = [window.is_open(start) for window in windows]
+    points = [ChangePoint(start.astimezone(UTC), _size(schedule, [*compress(windows, is_open)]))]
+    moments = (zip(one.moments(start, end), repeat(number)) for number, one in enumerate(windows))
+    for at, same in groupby(heapq.merge(*moments), key=itemgetter(0)):
+        for number in {number for _, number in same}:
+            is_open[number] = windows[number].is_open(at)
+        size = _size(schedule, [*compress(windows, is_open)])
         if size.replicas != points[-1].size.replicas:
             points.append(ChangePoint(at, size))
     return points
