@@ -10,7 +10,7 @@ from leeway.headroom.pause_pods import IMAGE, deployment_object
 from leeway.headroom.plan import ScaleTarget, template_pods
 from leeway.headroom.windows import size_at
 from leeway.manifests.headroom import CapacityBuffer, Headroom
-from leeway.manifests.reading import Reading, read_manifests
+from leeway.manifests.reading import Reading, read_manifests, read_stored
 from leeway.manifests.scaled_object import ScaledObject
 from leeway.selection.resources import Resources
 
@@ -377,3 +377,11 @@ def test_a_capacity_buffer_with_active_capacity_is_read() -> None:
 )
 def test_an_unsupported_capacity_buffer_is_refused(spec: dict[str, Any], said: str) -> None:
     assert said in refusal(capacity_buffer(**spec))
+
+
+def test_functions_look_for_no_warnings() -> None:
+    """Nobody reads them, and those about a yearly window take most of the time of its reading."""
+    weekend = {**CRON, "start": "0 9 * * 1-5"}
+    (written,) = read(scaled_object(triggers=[{"type": "cron", "metadata": weekend}])).written
+    stored = read_stored(written.body, "table")
+    assert (stored.problems, stored.warnings) == ((), ())

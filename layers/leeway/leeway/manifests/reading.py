@@ -265,12 +265,12 @@ def _read_item(item: "Value", source: str) -> Reading:
 
 
 def read_stored(body: str, source: str) -> Reading:
-    """Read one stored manifest, which is JSON; problems have no line."""
+    """Read one stored manifest, which is JSON; problems have no line, and there are no warnings."""
     try:
         document = json.loads(body)
     except ValueError as error:
         return Reading(problems=(Problem(source, 0, (), f"not valid JSON: {error}"),))
-    return interpret(document, source, stored=True)
+    return interpret(document, source, stored=True, warn=False)
 
 
 def read_salvaged(body: str, source: str) -> Reading:
@@ -283,7 +283,8 @@ def read_salvaged(body: str, source: str) -> Reading:
         document = without(json.loads(body), (problem.path for problem in reading.problems))
     except ValueError:
         return reading
-    return Reading(interpret(document, source, stored=True).written, reading.problems)
+    read = interpret(document, source, stored=True, warn=False)
+    return Reading(read.written, reading.problems)
 
 
 def _items(value: "Value") -> "Iterator[Value]":
@@ -304,9 +305,11 @@ def interpret(
     line_of: Callable[[Path], int] = lambda _: 0,
     *,
     stored: bool = False,
+    warn: bool = True,
 ) -> Reading:
     """Validate one document; `line_of` returns the line of a path, 0 if the line is not known. A
-    `stored` one must have the current version; others are converted."""
+    `stored` one must have the current version; others are converted. Without `warn`, warnings are
+    left out: the search for those about windows takes far longer than everything else."""
 
     def problem(path: Path, message: str) -> Problem:
         return Problem(source, line_of(path), path, message)
@@ -324,7 +327,7 @@ def interpret(
     try:
         # Validated as JSON: strict mode accepts text for enums and durations only in JSON.
         manifest = model.model_validate_json(json.dumps(document))
-        notes = manifest.notes()
+        notes = manifest.notes() if warn else ()
         if kind.converter:
             converted, more = _attribute(kind.converter)(manifest)
             kind, notes = find_kind(converted["apiVersion"], converted["kind"]), (*notes, *more)
