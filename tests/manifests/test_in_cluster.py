@@ -7,10 +7,12 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from leeway import __version__
 from leeway.manifests.configuration import StoredManifests
 from leeway.manifests.in_cluster import (
     HOME,
     READ,
+    SCALED_OBJECT,
     Home,
     Lease,
     ManifestCopies,
@@ -37,7 +39,7 @@ NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 
 
 class Api:
-    """The API server of the cluster: its objects by kind, in v1 and v1beta1."""
+    """The API server of the cluster: its objects by kind. `version` is that of Karpenter's."""
 
     def __init__(self) -> None:
         self.kinds: dict[str, list[Mapping[str, Any]]] = {
@@ -55,7 +57,9 @@ class Api:
         meanwhile()
         if kind.name == self.broken:
             raise ClusterUnavailable("429: too many requests")
-        served = kind.api_version.endswith(f"/{self.version}") and kind.name in self.kinds
+        versions = {"CapacityBuffer": "v1beta1", "ScaledObject": "v1alpha1"}
+        version = versions.get(kind.name, self.version)
+        served = kind.api_version.endswith(f"/{version}") and kind.name in self.kinds
         return self.kinds[kind.name] if served else None
 
     def karpenter_leases(self) -> Sequence[Lease]:
@@ -290,42 +294,180 @@ def test_an_older_version_is_converted(world: World) -> None:
     assert "v1beta1" in pool.original
 
 
-def test_of_scaled_objects_only_those_are_read_that_say_so() -> None:
-    assert "scaledobject.keda.sh" in READ
-    world = World()
-    world.api.version = "v1alpha1"
-    trigger: dict[str, Any] = {
-        "type": "cron",
-        "metadata": {"timezone": "UTC", "start": "0 8 * * *"},
+def scaled_object(name: str, namespace: str = "tenant", triggers: int = 1) -> dict[str, Any]:
+    """A ScaledObject with windows that open once a year."""
+    windows = [
+        {
+            "type": "cron",
+            "metadata": {
+                "timezone": "UTC",
+                "start": f"{number % 60} 8 1 1 *",
+                "end": f"{number % 60} 18 1 1 *",
+                "desiredReplicas": "3",
+            },
+        }
+        for number in range(triggers)
+    ]
+    return {
+        "apiVersion": "keda.sh/v1alpha1",
+        "kind": "ScaledObject",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "annotations": {"leeway.sh/take": "true"},
+        },
+        "spec": {"scaleTargetRef": {"name": "web"}, "triggers": windows},
     }
-    trigger["metadata"] |= {"end": "0 18 * * *", "desiredReplicas": "3"}
-    spec = {"scaleTargetRef": {"name": "web"}, "triggers": [trigger]}
-    base = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "spec": spec}
-    ours = {"name": "ours", "namespace": "shop", "annotations": {"leeway.sh/take": "true"}}
-    world.api.kinds = {
-        "ScaledObject": [
-            {**base, "metadata": ours},
-            {**base, "metadata": {"name": "kedas", "namespace": "shop"}},
-        ]
+
+
+def buffer(name: str, namespace: str = "tenant", **annotations: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "autoscaling.x-k8s.io/v1beta1",
+        "kind": "CapacityBuffer",
+        "metadata": {"name": name, "namespace": namespace, "annotations": annotations},
+        "spec": {"podTemplateRef": {"name": "web"}, "replicas": 1},
     }
+
+
+def triggers_by_name(world: World, namespace: str) -> dict[str, int]:
+    return {
+        one.name: len(json.loads(one.body)["spec"]["triggers"])
+        for one in world.stored.of(CLUSTER, SCALED_OBJECT)
+        if one.namespace == namespace
+    }
+
+
+def test_of_scaled_objects_only_those_are_read_that_say_so(world: World) -> None:
+    assert SCALED_OBJECT in READ
+    theirs = changed(scaled_object("kedas"), {"metadata.annotations": {}})
+    world.api.kinds["ScaledObject"] = [scaled_object("ours"), theirs]
     assert world.copy() == []
-    assert world.titles() == {"scaledobject.keda.sh/ours"}
+    assert {one.name for one in world.stored.of(CLUSTER, SCALED_OBJECT)} == {"ours"}
 
 
 def test_who_may_write_in_a_namespace_does_not_fill_the_table(world: World) -> None:
-    world.api.version = "v1beta1"
-    base = {"apiVersion": "autoscaling.x-k8s.io/v1beta1", "kind": "CapacityBuffer"}
-    spec = {"podTemplateRef": {"name": "web"}, "replicas": 1}
-    world.api.kinds = {
-        "CapacityBuffer": [
-            {**base, "metadata": {"name": f"b{number:03}", "namespace": home}, "spec": spec}
-            for home, count in (("tenant", 103), ("web", 2))
-            for number in range(count)
-        ]
-    }
+    def names(namespace: str) -> list[str]:
+        return [one.name for one in world.stored.of(CLUSTER) if one.namespace == namespace]
+
+    old = [buffer(f"b{number:03}") for number in range(103)]
+    world.api.kinds["CapacityBuffer"] = [*old, buffer("b", "web"), buffer("c", "web")]
     assert world.copy() == ["ManifestInvalid"]
-    homes = [one.namespace for one in world.stored.of(CLUSTER)]
-    assert (homes.count("tenant"), homes.count("web")) == (100, 2)
+    assert world.later() == ["ManifestInvalid"]
+    assert (len(names("tenant")), names("web")) == (100, ["b", "c"])
+    # An API server lists them by name.
+    world.api.kinds["CapacityBuffer"] = [*(buffer(f"a{number:03}") for number in range(50)), *old]
+    before = names("tenant")
+    for _ in range(3):
+        assert world.later() == ["ManifestInvalid"]
+    assert names("tenant") == before, "those that act have precedence"
+
+
+def test_a_namespace_with_too_many_windows_loses_only_its_own_objects(world: World) -> None:
+    """Every run of every function that plans headroom evaluates all windows of all clusters."""
+    many = [scaled_object(f"s{number:03}", triggers=100) for number in range(100)]
+    world.api.kinds["ScaledObject"] = [*many, scaled_object("web", "shop")]
+    copies = ManifestCopies(world.table, lambda _: world.api, world.clock)
+    copied = copies.copy(CLUSTER)
+    assert copied is not None
+    (problem,) = copied.problems
+    assert problem.message == (
+        "Leeway reads at most 100 objects of each kind, 500 cron triggers and 256 KB of a "
+        "namespace, and does not read 95 objects of namespace tenant, such as "
+        "scaledobject.keda.sh/s005. Apply the manifest again."
+    )
+    assert triggers_by_name(world, "tenant") == {f"s{number:03}": 100 for number in range(5)}
+    assert triggers_by_name(world, "shop") == {"web": 1}
+    assert f"{KIND_OF_POOLS}/pool" in world.titles()
+    told = {one.document["metadata"]["name"] for one in copied.objects if one.problem}
+    assert told == {f"s{number:03}" for number in range(5, 100)}
+
+
+def test_a_change_that_a_namespace_has_no_room_for_keeps_the_last_copy(world: World) -> None:
+    world.api.kinds["ScaledObject"] = [scaled_object(f"s{n}", triggers=100) for n in range(4)]
+    world.api.kinds["ScaledObject"].append(scaled_object("small", triggers=90))
+    assert world.copy() == []
+    world.api.kinds["ScaledObject"][4] = scaled_object("small", triggers=100)
+    assert world.copy() == []
+    world.api.kinds["ScaledObject"].insert(0, scaled_object("added", triggers=1))
+    world.api.kinds["ScaledObject"][1] = scaled_object("s0", triggers=50)
+    large = changed(scaled_object("s1"), {"metadata.annotations.note": "x" * 256 * 1024})
+    world.api.kinds["ScaledObject"][2] = large
+    for _ in range(3):
+        assert world.later() == ["ManifestInvalid"]
+    found = triggers_by_name(world, "tenant")
+    assert found == {"added": 1, "s0": 50, "s1": 100, "s2": 100, "s3": 100, "small": 100}
+
+
+def test_copies_that_are_more_than_the_limit_are_removed(world: World) -> None:
+    """An earlier version of Leeway has written them."""
+    found = [scaled_object(f"s{number}", triggers=100) for number in range(7)]
+    world.api.kinds["ScaledObject"] = [*found, scaled_object("web", "shop")]
+    for one in found:
+        name, body = one["metadata"]["name"], json.dumps(one)
+        old: dict[str, Any] = {
+            "resource": SCALED_OBJECT,
+            "namespace": "tenant",
+            "body": body,
+            "in_cluster": True,
+        }
+        world.stored.write(CLUSTER, manifest(name, **old), 0)
+    assert world.copy() == ["ManifestInvalid"]
+    assert len(triggers_by_name(world, "tenant")) == 7, "as with any copy, not at once"
+    assert world.later() == ["ManifestInvalid"]
+    assert [*triggers_by_name(world, "tenant")] == [f"s{number}" for number in range(5)]
+    assert [*triggers_by_name(world, "shop")] == ["web"]
+
+
+def test_manifests_of_the_cluster_are_copied_before_those_of_namespaces(world: World) -> None:
+    world.api.kinds["NodePool"] = [POOL, named(POOL, "other")]
+    world.copy()
+    world.api.kinds["NodePool"] = [POOL]
+    world.copy()
+    buffers = [buffer(f"b{number:03}", note="x" * 250_000) for number in range(50)]
+    small = [buffer(f"c{number:03}") for number in range(50)]
+    world.api.kinds["CapacityBuffer"] = [*buffers, *small]
+
+    def slow(operation: str, _key: tuple[str, str]) -> None:
+        world.clock.sleep(1 if operation == "put" else 0)
+
+    world.table.before = slow
+    assert world.later() == ["ManifestInvalid"]
+    assert f"{KIND_OF_POOLS}/other" not in world.titles()
+    for _ in range(5):
+        world.copy()
+    stored = [one.body for one in world.stored.of(CLUSTER) if one.namespace]
+    assert len(stored) == 51
+    assert sum(map(len, stored)) < 256 * 1024
+
+
+@pytest.mark.parametrize(("writer", "codes"), [(__version__, []), ("0.0.1", ["ManifestInvalid"])])
+def test_what_this_version_has_copied_is_not_validated_again(
+    world: World, writer: str, codes: list[str]
+) -> None:
+    """Each run would validate hundreds of manifests. Another version may have other rules."""
+    wrong = changed(POOL, {"spec.weight": 1000})
+    fields: dict[str, Any] = {
+        "resource": KIND_OF_POOLS,
+        "body": json.dumps(wrong),
+        "in_cluster": True,
+    }
+    world.stored.write(CLUSTER, manifest("pool", written_by=writer, **fields), 0)
+    world.api.kinds["NodePool"] = [wrong]
+    assert world.copy() == codes
+
+
+def test_the_copy_of_another_version_is_written_again(world: World) -> None:
+    fields: dict[str, Any] = {
+        "resource": KIND_OF_POOLS,
+        "body": json.dumps(POOL),
+        "in_cluster": True,
+    }
+    world.stored.write(CLUSTER, manifest("pool", written_by="0.0.1", **fields), 0)
+    assert world.copy() == []
+    (pool,) = world.stored.of(CLUSTER, KIND_OF_POOLS)
+    assert (pool.written_by, pool.version) == (__version__, 2)
+    assert world.copy() == []
+    assert world.stored.of(CLUSTER, KIND_OF_POOLS) == (pool,)
 
 
 def test_an_object_that_is_too_large_as_the_table_stores_it_stops_no_other(world: World) -> None:

@@ -7,8 +7,8 @@ them, says so, and launches nothing new.
 """
 
 import json
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -28,7 +28,7 @@ from leeway.manifests.configuration import (
 from leeway.manifests.reading import KINDS, LARGEST, Kind, Written, interpret
 from leeway.manifests.status import Document, ReadObject
 from leeway.ports.aws import CloudRefused
-from leeway.reasons import Reason, ReasonCode, clause
+from leeway.reasons import Reason, ReasonCode, clause, counted
 from leeway.switched import switch_of, switched_block
 from leeway.table import Record, RecordChanged, Table
 from leeway.typed_json import Aware
@@ -173,9 +173,16 @@ MOST_MISSING = 500
 """Missing manifests that are remembered, and removed, at a time: the record of them is small."""
 
 type Key = tuple[str, str, str]
+"""Resource, namespace and name of a manifest; the namespace is empty if its kind has none."""
 
-MOST_IN_NAMESPACE = 100
-"""Objects of one kind that are read of a namespace: who may write there must not fill the table."""
+MOST_IN_NAMESPACE, MOST_TRIGGERS, MOST_BYTES = 100, 500, 256 * 1024
+"""Objects of each kind, cron triggers and bytes that are read of a namespace. Who may write there
+must neither fill the table nor take the time of runs that are for all clusters."""
+
+_LIMITS = (
+    f"Leeway reads at most {MOST_IN_NAMESPACE} objects of each kind, {MOST_TRIGGERS} cron triggers "
+    f"and {MOST_BYTES // 1024} KB of a namespace"
+)
 
 
 def plan_copy(
@@ -189,54 +196,130 @@ def plan_copy(
     by its name, such as `nodepool.karpenter.sh`; None for a kind that the API server lacks.
     `missing` is what the copy before returned. An object that is being deleted is missing."""
     before = {(one.resource, one.namespace, one.name): one for one in stored}
-    seen: set[Key] = set()
+    copies = {key: one for key, one in before.items() if one.in_cluster and one.deleted_at is None}
+    found = {
+        _key_of(resource, document, cluster): document
+        for resource, documents in listed.items()
+        for document in documents or ()
+        if not (document.get("metadata") or {}).get("deletionTimestamp")
+    }
+    bodies = {key: _body(document, cluster) for key, document in found.items()}
+    unread, dropped = _beyond_limits(bodies, copies)
     writes: list[tuple[StoredManifest, int]] = []
     problems: list[Reason] = []
     objects: list[ReadObject] = []
-    for resource, documents in listed.items():
-        counted: Counter[str] = Counter()
-        for document in documents or ():
-            if (document.get("metadata") or {}).get("deletionTimestamp"):
-                continue
-            key = _key_of(resource, document, cluster)
-            seen.add(key)
-            counted[key[1]] += 1
-            if key[1] and counted[key[1]] > MOST_IN_NAMESPACE:
-                continue
-            new, problem = _judged(before, document, cluster, now)
-            writes += new
-            objects.append(ReadObject(resource, document, clause(problem)))
-            if problem:
-                problems.append(MANIFEST_INVALID(problem=clause(problem), author=""))
-        for namespace, count in counted.items():
-            if namespace and count > MOST_IN_NAMESPACE:
-                problem = (
-                    f"{resource}: namespace {namespace} has {count}, and Leeway reads the first "
-                    f"{MOST_IN_NAMESPACE} of a namespace"
-                )
-                problems.append(MANIFEST_INVALID(problem=problem, author=""))
-    copies = [one for one in stored if one.in_cluster and one.deleted_at is None]
-    held = _held(cluster, copies, listed, seen)
+    for key, document in found.items():
+        resource, namespace, name = key
+        if key in unread:
+            problem = f"{resource}/{name}: namespace {namespace} is full: {_LIMITS}"
+            objects.append(ReadObject(resource, document, problem))
+            continue
+        title = f"{str(document.get('kind')).lower()} {document['metadata'].get('name')}"
+        new, problem = _judged(before.get(key), title, bodies[key], cluster, now)
+        writes += new
+        objects.append(ReadObject(resource, document, clause(problem)))
+        if problem:
+            problems.append(MANIFEST_INVALID(problem=clause(problem), author=""))
+    problems += _full_namespaces(unread)
+    seen = found.keys() - dropped
+    held = _held(cluster, [*copies.values()], listed, seen)
     if held:
         # When the others are back, what is still missing counts anew: it may come back, too.
         return Copying(tuple(writes), (), tuple(problems), held, objects=tuple(objects))
-    lacking = [one for one in copies if (one.resource, one.namespace, one.name) not in seen]
+    lacking = [one for key, one in copies.items() if key not in seen]
+    # Those of the cluster first: somebody who removes many of a namespace must not delay them.
+    lacking.sort(key=lambda one: one.namespace != "")
     removals, since = _removals(lacking, missing, now)
     return Copying(tuple(writes), removals, tuple(problems), missing=since, objects=tuple(objects))
 
 
+def _beyond_limits(
+    bodies: Mapping[Key, Document], copies: Mapping[Key, StoredManifest]
+) -> tuple[Set[Key], Set[Key]]:
+    """Return the objects for which their namespaces have no room, and those of them whose copies
+    have none either. The room of a copy is its own: new objects and larger ones share the rest."""
+    taken: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    room: dict[Key, Counter[str]] = {}
+    for key, copy in copies.items():
+        with_it = taken[key[1]] + (needs := _needs(key, json.loads(copy.as_written)))
+        if _fits(with_it):
+            taken[key[1]], room[key] = with_it, needs
+    unread = set()
+    for key, body in bodies.items():
+        with_it = taken[key[1]] - room.get(key, Counter()) + _needs(key, body)
+        if _fits(with_it):
+            taken[key[1]] = with_it
+        else:
+            unread.add(key)
+    return unread, unread - room.keys()
+
+
+_TRIGGERS, _BYTES = "triggers", "bytes"
+
+
+def _needs(key: Key, body: Document) -> Counter[str]:
+    """Return how much of each limit of its namespace an object takes."""
+    resource, namespace, _ = key
+    if not namespace:
+        return Counter()
+    spec = body.get("spec")
+    triggers = spec.get("triggers") if isinstance(spec, Mapping) else None
+    count = len(triggers) if isinstance(triggers, list) else 0
+    return Counter({resource: 1, _TRIGGERS: count, _BYTES: len(json.dumps(body))})
+
+
+def _fits(taken: Counter[str]) -> bool:
+    most = {_TRIGGERS: MOST_TRIGGERS, _BYTES: MOST_BYTES}
+    return all(count <= most.get(what, MOST_IN_NAMESPACE) for what, count in taken.items())
+
+
+def _full_namespaces(unread: Set[Key]) -> Iterator[Reason]:
+    """Yield one reason for each namespace, however many of its objects are not read."""
+    of_namespace: defaultdict[str, list[Key]] = defaultdict(list)
+    for key in sorted(unread):
+        of_namespace[key[1]].append(key)
+    for namespace, keys in of_namespace.items():
+        resource, _, name = keys[0]
+        problem = (
+            f"{_LIMITS}, and does not read {counted(len(keys), 'object')} of namespace "
+            f"{namespace}, such as {resource}/{name}"
+        )
+        yield MANIFEST_INVALID(problem=problem, author="")
+
+
 def _judged(
-    before: Mapping[Key, StoredManifest], document: Document, cluster: str, now: datetime
+    before: StoredManifest | None, title: str, body: Document, cluster: str, now: datetime
 ) -> tuple[list[tuple[StoredManifest, int]], str]:
     """Return what is written for an object, and why it is invalid."""
-    read = _read(document, cluster)
+    if (
+        before is not None
+        and before.in_cluster
+        and before.deleted_at is None
+        # Another version may refuse the same manifest, or convert it differently.
+        and before.written_by == __version__
+        and json.loads(before.as_written) == body
+    ):
+        return [], ""
+    read = _read(title, body, cluster)
     if isinstance(read, str):
         return [], read
-    writes = list(_write(before, read, now))
-    for one, _ in writes:
-        if size := _too_large(cluster, one):
-            return [], f"{one.title}: {size}"
-    return writes, ""
+    new = StoredManifest(
+        resource=read.kind.resource,
+        namespace=read.namespace,
+        name=read.name,
+        body=read.body,
+        # Not 1: a version that was read before a deletion must not match the new manifest.
+        version=before.version + 1
+        if before and not before.deleted_at
+        else int(now.timestamp() * 1000),
+        written_by=__version__,
+        written_at=now,
+        original=read.original,
+        in_cluster=True,
+    )
+    if size := _too_large(cluster, new):
+        return [], f"{new.title}: {size}"
+    return [(new, before.version if before else 0)], ""
 
 
 def _removals(
@@ -263,28 +346,29 @@ def _key_of(resource: str, document: Document, cluster: str) -> Key:
     return resource, namespace, cluster if is_cluster else name
 
 
-def _read(document: Document, cluster: str) -> Written | str:
-    """Validate an object; return why it is invalid."""
+def _body(document: Document, cluster: str) -> Document:
+    """Return what the table keeps of an object."""
     metadata = document.get("metadata") or {}
-    title = f"{str(document.get('kind')).lower()} {metadata.get('name')}"
     kept = {
         name: {key: text for key, text in metadata[name].items() if key != _LAST_APPLIED}
         for name in ("labels", "annotations")
         if metadata.get(name)
     }
     named = {name: metadata[name] for name in ("name", "namespace") if metadata.get(name)}
-    if document.get("kind") == "Cluster":
-        if named.get("name") != name_in_cluster(cluster):
-            return (
-                f"{title}: metadata.name: expected {name_in_cluster(cluster)} in cluster {cluster}"
-            )
+    if document.get("kind") == "Cluster" and named.get("name") == name_in_cluster(cluster):
         named["name"] = cluster
     whole = {name: value for name, value in document.items() if name != "status"}
-    whole["metadata"] = {**named, **kept}
-    size = len(json.dumps(whole))
+    return {**whole, "metadata": {**named, **kept}}
+
+
+def _read(title: str, body: Document, cluster: str) -> Written | str:
+    """Validate an object; return why it is invalid."""
+    if body.get("kind") == "Cluster" and body["metadata"].get("name") != cluster:
+        return f"{title}: metadata.name: expected {name_in_cluster(cluster)} in cluster {cluster}"
+    size = len(json.dumps(body))
     if size > LARGEST:
         return f"{title}: too large: {size:,} bytes; the limit is {LARGEST:,}"
-    reading = interpret(whole, title)
+    reading = interpret(body, title, warn=False)
     if reading.problems:
         return "; ".join(map(str, reading.problems[:3]))
     return reading.written[0]
@@ -307,34 +391,11 @@ def _too_large(cluster: str, manifest: StoredManifest) -> str:
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-def _write(
-    before: Mapping[Key, StoredManifest], written: Written, now: datetime
-) -> Iterator[tuple[StoredManifest, int]]:
-    resource, namespace, name = written.kind.resource, written.namespace, written.name
-    old = before.get((resource, namespace, name))
-    known = old is not None and old.in_cluster and old.deleted_at is None
-    if old is not None and known and json.loads(old.body) == json.loads(written.body):
-        return
-    new = StoredManifest(
-        resource=resource,
-        namespace=namespace,
-        name=name,
-        body=written.body,
-        # Not 1: a version that was read before a deletion must not match the new manifest.
-        version=old.version + 1 if old and not old.deleted_at else int(now.timestamp() * 1000),
-        written_by=__version__,
-        written_at=now,
-        original=written.original,
-        in_cluster=True,
-    )
-    yield new, old.version if old else 0
-
-
 def _held(
     cluster: str,
     copies: Sequence[StoredManifest],
     listed: Mapping[str, Sequence[Document] | None],
-    seen: set[Key],
+    seen: Set[Key],
 ) -> Reason | None:
     """Return why nothing is removed: a kind with manifests is gone, or all pools at once are."""
     gone = {one.resource for one in copies if listed.get(one.resource) is None}
@@ -403,14 +464,15 @@ class ManifestCopies:
         if not self._still_at(new, home):
             return None
         changes = [
-            (one.title, partial(self._stored.write, cluster, one, replaces))
+            (one, partial(self._stored.write, cluster, one, replaces))
             for one, replaces in planned.writes
-        ] + [
-            (one.title, partial(self._stored.delete_manifest, cluster, one))
-            for one in planned.removals
-        ]
+        ] + [(one, partial(self._stored.delete_manifest, cluster, one)) for one in planned.removals]
+        # Those of the cluster first: who may write in a namespace could keep a copy busy.
+        changes.sort(key=lambda change: change[0].namespace != "")
         in_time = takewhile(lambda _: self._clock.now() < until, changes)
-        refused = [reason for one in in_time if (reason := _refused(*one)) is not None]
+        refused = [
+            reason for one, change in in_time if (reason := _refused(one.title, change)) is not None
+        ]
         return Copied((*planned.problems, *refused), planned.held, planned.objects)
 
     def _still_at(self, new: ManifestHome, home: ManifestHome) -> bool:
