@@ -167,3 +167,22 @@ def test_a_run_ends_if_the_api_server_fails_for_twenty_seconds(
     headroom.clock_step = timedelta(0)
     assert headroom.run().problems == ()
     assert [headroom.replicas(name) for name in names] == [5, 5, 5]
+
+
+def test_a_run_that_fails_later_loses_nothing_that_it_has_changed(headroom: HeadroomRun) -> None:
+    target = headroom.deploy(2)
+    headroom.apply(
+        headroom.headroom(replicas=1),
+        headroom.scaled_object(target, advanced={"restoreToOriginalReplicaCount": True}),
+        headroom.scaled_object("down", scaleTargetRef={"kind": "StatefulSet", "name": "down"}),
+    )
+    headroom.clock_step = timedelta(seconds=25)
+    headroom.live.fail_with({"status": 504, "resource": "statefulsets/scale"})
+    assert headroom.run().problem is not None
+    assert (headroom.buffer(), headroom.replicas(target)) == (1, 5)
+    headroom.clock_step = timedelta(0)
+    headroom.live.fail_with()
+    headroom.apply()
+    assert headroom.run().problems == ()
+    assert (headroom.buffer(), headroom.replicas(target)) == (None, 2)
+    assert headroom.table.items == {}

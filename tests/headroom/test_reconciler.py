@@ -93,6 +93,27 @@ def test_the_objects_of_an_unreadable_manifest_are_kept(headroom: HeadroomRun) -
     assert headroom.buffer() == 1
 
 
+def test_an_unreadable_manifest_keeps_only_its_own_objects(headroom: HeadroomRun) -> None:
+    deleted, unread = headroom.headroom(replicas=1), headroom.headroom(replicas=1)
+    unread["metadata"]["name"] = f"{headroom.name}-b"
+    for document in (deleted, unread):
+        document["spec"]["priority"] = -5
+    headroom.apply(deleted, unread)
+    headroom.run()
+    priority = "/apis/scheduling.k8s.io/v1/priorityclasses/leeway-headroom--5"
+    headroom.apply()
+    headroom.unreadable = frozenset({f"headroom.leeway.sh {headroom.name}-b"})
+    headroom.run()
+    assert headroom.buffer() is None
+    assert headroom.replicas(f"{headroom.name}-b-warm", headroom.name) == 1
+    assert headroom.live.api.get(priority).status_code == 200, "the other buffer still has it"
+    headroom.unreadable = frozenset()
+    headroom.run()
+    assert headroom.replicas(f"{headroom.name}-b-warm", headroom.name) is None
+    assert headroom.live.api.get(priority).status_code == 404
+    assert headroom.statuses() == {}
+
+
 def test_a_target_is_scaled_by_its_windows_and_nothing_else_of_it_changes(
     headroom: HeadroomRun,
 ) -> None:

@@ -148,6 +148,7 @@ class KeepHeadroom:
             self._workloads_in(cluster),
             stored,
             originals,
+            partial(self._table.put, STATUS, cluster=cluster),
             partial(self._keep_original, cluster),
             self._clock,
             desired.policy.dry_run,

@@ -129,7 +129,8 @@ class HeadroomReconciler:
     """Reconciles one cluster once; a dry run changes nothing.
 
     `stored` are the statuses of the last run, `originals` the original scales of targets;
-    `keep_original` stores one more. `statuses` and `removed` (subjects) are the results.
+    `keep_status` and `keep_original` store one more. `statuses` and `removed` (subjects) are the
+    results.
     """
 
     def __init__(
@@ -137,6 +138,7 @@ class HeadroomReconciler:
         workloads: Workloads,
         stored: dict[str, HeadroomStatus],
         originals: Iterable[OriginalScale],
+        keep_status: Callable[[HeadroomStatus], None],
         keep_original: Callable[[OriginalScale], None],
         clock: Clock,
         dry_run: bool,
@@ -144,6 +146,7 @@ class HeadroomReconciler:
         self._workloads = workloads
         self._stored = stored
         self._originals = {(one.subject, one.uid): one for one in originals}
+        self._keep_status = keep_status
         self._keep_original = keep_original
         self._clock = clock
         self._dry_run = dry_run
@@ -164,7 +167,7 @@ class HeadroomReconciler:
                 self._reconcile_target(scaled)
         subjects = {status.subject for status in self.statuses}
         for status in self._stored.values():
-            if status.subject not in subjects and status.source not in desired.unreadable:
+            if status.subject not in subjects and not _is_unread(status, desired.unreadable):
                 self._release(status)
 
     def _reconcile_buffers(self, desired: DesiredHeadroom) -> None:
@@ -187,8 +190,7 @@ class HeadroomReconciler:
                 continue
             measured = (join_times or {}).get((pods.namespace, pods.name), [])
             self._reconcile_buffer(subject, same[0], measured, size or ClusterSize(0, 0), existing)
-        if not desired.unreadable:
-            self._remove_orphans(existing, buffers)
+        self._remove_orphans(existing, buffers, desired.unreadable)
 
     def _list_deployments(self, buffers: Sequence[Buffer]) -> Sequence[FoundDeployment]:
         """List the Deployments of all namespaces that have or had buffers. A missing right in one
@@ -262,6 +264,7 @@ class HeadroomReconciler:
             join_time=join_time,
             ready=None if self._dry_run else _ready(buffer.pods, existing),
         )
+        self._keep_before_change(status)
         resize = partial(self._resize, buffer.pods, wanted.replicas, existing)
         self._finish(status, *self._call(resize, BUFFER_ROLE, buffer.pods.namespace))
 
@@ -279,7 +282,10 @@ class HeadroomReconciler:
         return None
 
     def _remove_orphans(
-        self, existing: Sequence[FoundDeployment], buffers: Sequence[Buffer]
+        self,
+        existing: Sequence[FoundDeployment],
+        buffers: Sequence[Buffer],
+        unreadable: frozenset[str],
     ) -> None:
         """Delete the Deployments of buffers that no manifest defines, with their priority classes.
 
@@ -287,17 +293,29 @@ class HeadroomReconciler:
         that cannot be listed keep their status, with the problem.
         """
         wanted = {(buffer.pods.namespace, buffer.pods.name) for buffer in buffers}
+        found = [one for one in existing if one.ours and (one.namespace, one.name) not in wanted]
+        kept = [one for one in found if self._is_kept(one.namespace, one.name, unreadable)]
         classes = {priority_class_name(buffer.pods.priority) for buffer in buffers}
-        for orphan in () if self._dry_run else existing:
-            if not orphan.ours or (orphan.namespace, orphan.name) in wanted | self._unsized:
+        classes |= {one.priority_class for one in kept}
+        for orphan in () if self._dry_run else found:
+            if orphan in kept:
                 continue
             remove = partial(self._remove, orphan, classes)
             _, problem = self._call(remove, BUFFER_ROLE, orphan.namespace)
             if problem is not None:
                 self._report_buffer(orphan.namespace, orphan.name, problem)
         for namespace, name in _stored_buffers(self._stored):
-            if namespace in self._unlisted and (namespace, name) not in wanted | self._unsized:
+            if namespace not in self._unlisted or (namespace, name) in wanted:
+                continue
+            if not self._is_kept(namespace, name, unreadable):
                 self._report_buffer(namespace, name, self._unlisted[namespace])
+
+    def _is_kept(self, namespace: str, name: str, unreadable: frozenset[str]) -> bool:
+        """Whether the Deployment of a buffer stays although no manifest that was read defines it.
+        Without a status, any manifest that cannot be read may define it."""
+        status = self._stored.get(buffer_subject(namespace, name))
+        unread = bool(unreadable) if status is None else _is_unread(status, unreadable)
+        return unread or (namespace, name) in self._unsized
 
     def _remove(self, orphan: FoundDeployment, classes: set[str]) -> None:
         if orphan.priority_class and orphan.priority_class not in classes:
@@ -315,10 +333,19 @@ class HeadroomReconciler:
             )
             return
         status = replace(status, replicas=wanted.replicas, reason=wanted.reason)
+        self._keep_before_change(status)
         scale = partial(self._scale, scaled.target, wanted.replicas)
         # Leeway has no ClusterRole for kinds other than those of apps/v1.
         role = TARGET_ROLE if scaled.target.api_version == "apps/v1" else ""
         self._finish(status, *self._call(scale, role, scaled.target.namespace))
+
+    def _keep_before_change(self, status: HeadroomStatus) -> None:
+        """Store which manifest defines an object before Leeway first changes the object for it. A
+        run that fails later stores nothing more, and without a status no run cleans up the object
+        after its manifest was deleted."""
+        before = self._stored.get(status.subject)
+        if not self._dry_run and (before is None or before.source != status.source):
+            self._keep_status(replace(status, replicas=before.replicas if before else None))
 
     def _finish(
         self, status: HeadroomStatus, not_applied: Reason | None, failed: Reason | None
@@ -406,6 +433,11 @@ def _sized(buffer: TemplateBuffer, template: PodTemplate) -> Buffer:
 
 def _not_found(target: ScaleTarget) -> Reason:
     return TARGET_NOT_FOUND(kind=target.kind, name=target.name, namespace=target.namespace)
+
+
+def _is_unread(status: HeadroomStatus, unreadable: frozenset[str]) -> bool:
+    """Whether a manifest that defined this buffer or target cannot be read."""
+    return status.source in unreadable
 
 
 def _ready(pods: PausePods, existing: Sequence[FoundDeployment]) -> int:
