@@ -223,6 +223,43 @@ def test_two_manifests_for_one_target_are_a_conflict_and_neither_is_applied(
     assert headroom.run().changed == ()
 
 
+def test_a_target_is_restored_when_its_conflicting_manifests_are_deleted(
+    headroom: HeadroomRun,
+) -> None:
+    target = headroom.deploy(2)
+    restore = {"restoreToOriginalReplicaCount": True}
+    first = headroom.scaled_object(target, name="a", advanced=restore)
+    headroom.apply(first)
+    headroom.run()
+    headroom.apply(first, headroom.scaled_object(target, name="b"))
+    (problem,) = headroom.run().problems
+    assert (problem.replicas, headroom.replicas(target)) == (5, 5)
+    headroom.apply()
+    headroom.run()
+    assert headroom.replicas(target) == 2
+    assert headroom.table.items == {}
+
+
+@pytest.mark.parametrize("unread", ["a", "b"])
+def test_a_target_is_kept_while_one_of_its_conflicting_manifests_is_unreadable(
+    headroom: HeadroomRun, unread: str
+) -> None:
+    target = headroom.deploy(2)
+    restore = {"restoreToOriginalReplicaCount": True}
+    first = headroom.scaled_object(target, name="a", advanced=restore)
+    headroom.apply(first)
+    headroom.run()
+    headroom.apply(first, headroom.scaled_object(target, name="b"))
+    headroom.run()
+    headroom.apply()
+    headroom.unreadable = frozenset({f"scaledobject.keda.sh default/{unread}"})
+    headroom.run()
+    assert headroom.replicas(target) == 5
+    headroom.unreadable = frozenset()
+    headroom.run()
+    assert headroom.replicas(target) == 2
+
+
 def test_a_dry_run_reports_changes_and_applies_none(headroom: HeadroomRun) -> None:
     target = headroom.deploy(1)
     headroom.policy = ClusterPolicy(dry_run=True)

@@ -124,6 +124,9 @@ may be that of an object's admission webhook; after this time the API server cou
 _SOURCE = "headroom"
 """The source of a status that belongs to no manifest."""
 
+_AND = " and "
+"""Separates the sources in a conflict. No name in Kubernetes contains a space."""
+
 
 class HeadroomReconciler:
     """Reconciles one cluster once; a dry run changes nothing.
@@ -161,7 +164,7 @@ class HeadroomReconciler:
         self._reconcile_buffers(desired)
         conflicts = conflicting_targets(desired.targets)
         for target, sources in conflicts.items():
-            self._report_conflict(str(target), sources)
+            self._report_conflict(str(target), sources, target)
         for scaled in desired.targets:
             if scaled.target not in conflicts:
                 self._reconcile_target(scaled)
@@ -366,9 +369,15 @@ class HeadroomReconciler:
         status = self._stored.get(subject) or HeadroomStatus(subject, _SOURCE)
         self.statuses.append(replace(status, problem=problem))
 
-    def _report_conflict(self, subject: str, sources: Sequence[str]) -> None:
-        named = " and ".join(sources)
-        self._report(subject, named, SCALE_CONFLICT(sources=named))
+    def _report_conflict(
+        self, subject: str, sources: Sequence[str], target: ScaleTarget | None = None
+    ) -> None:
+        """Report manifests that define the same buffer or target. The object keeps its size, and
+        the status still says whether a target is restored when all of them are deleted."""
+        named = _AND.join(sources)
+        before = self._stored.get(subject) or HeadroomStatus(subject, named)
+        problem = SCALE_CONFLICT(sources=named)
+        self.statuses.append(replace(before, source=named, target=target, problem=problem))
 
     def _scale(self, target: ScaleTarget, replicas: int) -> Reason | None:
         """Scale a target that has another size; returns why it is not scaled, if so."""
@@ -437,7 +446,7 @@ def _not_found(target: ScaleTarget) -> Reason:
 
 def _is_unread(status: HeadroomStatus, unreadable: frozenset[str]) -> bool:
     """Whether a manifest that defined this buffer or target cannot be read."""
-    return status.source in unreadable
+    return not unreadable.isdisjoint(status.source.split(_AND))
 
 
 def _ready(pods: PausePods, existing: Sequence[FoundDeployment]) -> int:
