@@ -79,6 +79,7 @@ def stored_launches(cluster: str, stack: str) -> "tuple[list[LaunchIntent], list
     if not cluster:
         return [], []
     from leeway.capacity_requests import CAPACITY_REQUEST
+    from leeway.clock import SystemClock
     from leeway.launch.intent import all_intents
     from leeway.wiring.clients import table
 
@@ -87,7 +88,7 @@ def stored_launches(cluster: str, stack: str) -> "tuple[list[LaunchIntent], list
         stored, name = table(name=deployment.table), cluster_name(cluster)
         with aws_errors(deployment.where):
             requests = list(stored.list(CAPACITY_REQUEST, cluster=name))
-            return all_intents(stored, name), requests
+            return all_intents(stored, name, SystemClock().now()), requests
     except CannotBeDoneError as error:
         write_stderr(f"warning: launched nodes and retiring nodes are not known: {error}")
         return [], []

@@ -340,7 +340,7 @@ class NodeProvisioning:
     ) -> ClusterRead:
         """Read the cluster after the intents: an instance that joins in between has its Node. The
         nodes of the instances `staying` are about to be uncordoned."""
-        intents = all_intents(self._deps.table, cluster)
+        intents = all_intents(self._deps.table, cluster, self._deps.clock.now())
         state = self._deps.states.read(cluster).uncordoned(staying)
         now = self._deps.clock.now()
         promised = promised_nodes(intents, pools, catalog)

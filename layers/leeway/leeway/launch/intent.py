@@ -15,6 +15,7 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from leeway.admission.readiness import CLOCKS_DIFFER_BY
 from leeway.bootstrap.node import labels_of_admission
 from leeway.launch.fleets import FleetInstance, FleetRequest
 from leeway.pool_pauses import PoolRecord
@@ -149,29 +150,37 @@ class LaunchIntent(BaseModel):
         return self.model_copy(update={**fields, "version": self.version + 1})
 
 
+KEPT_FOR = timedelta(hours=1)
+"""How long the table keeps an intent: four times as long as a node may take to join."""
+
 INTENT = Record(
     LaunchIntent,
     "LAUNCH#{cluster}",
     "INTENT#{created_at}#{id}",
     versioned=True,
-    kept_for=lambda intent: intent.created_at + timedelta(hours=1),
+    kept_for=lambda intent: intent.created_at + KEPT_FOR,
 )
-"""An intent of provision_nodes. It is kept four times as long as a node may take to join. A list
-has the oldest first."""
+"""An intent of provision_nodes. A list has the oldest first."""
 
 INTENT_BY_HAND = replace(INTENT, pk="MANUALLAUNCH#{cluster}")
 """An intent of `leeway launch`. No function repeats its request: a person may have written it with
 everything that an item holds."""
 
 
-def all_intents(table: Table, cluster: str) -> list[LaunchIntent]:
-    """Read the intents of a cluster. One that a person wrote and that is unreadable is left out.
+def all_intents(table: Table, cluster: str, now: datetime) -> list[LaunchIntent]:
+    """Read the intents of a cluster that count at the time `now`.
+
+    Of those that a person wrote, these are the answered ones of the last hour: no function repeats
+    a request of a person or waits for its answer, and a forged item may be unreadable, have any
+    time, or say that the table keeps it for years.
 
     Raises:
         CloudUnavailable, CloudRefused: the table cannot be read.
     """
     by_hand = table.list(INTENT_BY_HAND, cluster=cluster, unreadable=lambda _: None)
-    return [*table.list(INTENT, cluster=cluster), *by_hand]
+    answered = (one for one in by_hand if one.is_answered)
+    recent = (one for one in answered if -CLOCKS_DIFFER_BY <= now - one.created_at < KEPT_FOR)
+    return [*table.list(INTENT, cluster=cluster), *recent]
 
 
 def labels_for_admission(

@@ -70,7 +70,7 @@ class LaunchNodes:
             CloudUnavailable, CloudRefused: the table cannot be read.
         """
         records = self._deps.table.list(POOL, cluster=order.cluster)
-        intents = all_intents(self._deps.table, order.cluster)
+        intents = all_intents(self._deps.table, order.cluster, self._deps.clock.now())
         run = LaunchRun(
             self._deps, order, self._supplies, intents, _stopped(order, records), records
         )
@@ -108,7 +108,7 @@ class LaunchNodes:
         # The instances of the other kind of intents count. Who wrote these admits them.
         answered += [
             one.with_admissions(each.instance for each in one.instances)
-            for one in all_intents(table, order.cluster)
+            for one in all_intents(table, order.cluster, now)
             if one.is_answered and one not in intents
         ]
         run = LaunchRun(self._deps, order, self._supplies, answered, stopped, records)

@@ -229,7 +229,7 @@ class LeftLaunches:
         owned = self._templates.owned_by(cluster)
         if not owned:
             return ()
-        unused = unused_templates(cluster, owned, all_intents(self._table, cluster), now)
+        unused = unused_templates(cluster, owned, all_intents(self._table, cluster, now), now)
         in_parallel(lambda one: self._templates.delete_template(one.id), unused, AT_ONCE)
         return [one.name for one in unused]
 
