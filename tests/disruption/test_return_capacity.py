@@ -9,6 +9,7 @@ import pytest
 from leeway.aws.provision_queue import WAKES_APART
 from leeway.disruption.watched_nodes import HELD_FOR
 from leeway.execution.attempt import Phase
+from leeway.instances.facts import Owner, OwnerKind
 from leeway.launch.fleets import Offers
 from leeway.manifests.node_pool import EXPIRATION
 from leeway.notices import NoticeKind
@@ -21,11 +22,12 @@ from leeway.retirement.record import NODE_DELETED, RETIREMENT, ReplacementIntent
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import Pod, Taint
 
-from tests.disruption.clusters import Cluster
+from tests.disruption.clusters import Cluster, facts
 from tests.disruption.returning import RUN_EVERY, Returning
 from tests.launch.conftest import catalog
 from tests.launch.launching import NOW
-from tests.launch.pools import pods
+from tests.launch.pools import node_class, pods, pool
+from tests.manifests.texts import manifests
 
 __all__ = ["catalog"]
 
@@ -112,6 +114,26 @@ def test_an_instance_without_the_record_of_its_launch_is_left_alone(empty: Retur
     (said,) = empty.runs(8)
     assert [one.code for one in said.problems] == ["LaunchNotRecorded"]
     assert empty.started() == []
+
+
+def test_no_node_goes_by_the_rules_of_a_pool_that_only_its_tag_names(catalog: Catalog) -> None:
+    """Who may tag instances must not decide that a node of a pool which keeps its nodes expires."""
+    cluster = Cluster(catalog, template={"expireAfter": "1h"})
+    cluster.add("old", *pods(1), created_at=NOW - timedelta(hours=2))
+    cluster.manifests += manifests(pool("prod", disruption={"consolidateAfter": "Never"}))
+    returning = Returning(cluster)
+    cluster.own["i-old"] = facts("i-old", owner=Owner(OwnerKind.LEEWAY, "prod"))
+    returning.record_launches()
+    cluster.own["i-old"] = facts("i-old")
+    (said,) = returning.runs(8)
+    (told,) = said.problems
+    assert told.code == "LaunchNotRecorded"
+    assert "for pool web" in told.message
+    assert returning.started() == []
+    cluster.own["i-old"] = facts("i-old", owner=Owner(OwnerKind.LEEWAY, "prod"))
+    cluster.manifests = manifests(pool("prod", template={"expireAfter": "1h"}), node_class())
+    returning.runs(3)
+    assert returning.started() == ["i-old"], "the tag is put right, and its own pool expires it"
 
 
 def test_the_churn_cap_counts_retirements_of_every_cause(catalog: Catalog) -> None:

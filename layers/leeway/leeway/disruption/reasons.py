@@ -100,8 +100,8 @@ CAPACITY_RETURN_FAILED = ReasonCode(
 )
 LAUNCH_NOT_RECORDED = ReasonCode(
     "LaunchNotRecorded",
-    "Instance {instance} has the tags of Leeway, and Leeway has no record that it launched it: "
-    "the instance is left alone.",
+    "The tags of instance {instance} say that Leeway launched it for pool {pool}, and Leeway has "
+    "no record of that: the instance is left alone.",
     "capacity-is-not-given-back",
 )
 DRIFT_NOT_KNOWN = ReasonCode(

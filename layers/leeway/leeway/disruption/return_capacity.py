@@ -82,7 +82,7 @@ class ReturnCapacity:
     def __init__(self, deps: Dependencies) -> None:
         self._deps = deps
         self._launches = CurrentLaunches(deps.sources)
-        self._foreign: set[str] = set()
+        self._foreign: dict[str, str] = {}
         self._declined: dict[str, datetime] = {}
         self._orphaned: dict[str, frozenset[Reason]] = {}
         self._rehearsed: dict[str, frozenset[NodeReturn]] = {}
@@ -104,7 +104,7 @@ class ReturnCapacity:
         index: Mapping[str, InstanceFacts] = {}
         if may_begin and not policy.paused:
             index = facts_in(self._deps.table, cluster)
-        own = own_instances(index, self._foreign)
+        own = self._own(index)
         if not own.keys() & state.joined.keys():
             self._store(cluster, before, watched)
             return CapacityReturned()
@@ -171,7 +171,7 @@ class ReturnCapacity:
         Raises:
             CloudUnavailable, CloudRefused: the table failed.
         """
-        return bool(own_instances(facts_in(self._deps.table, cluster), self._foreign))
+        return bool(self._own(facts_in(self._deps.table, cluster)))
 
     def without_node(self, cluster: str) -> frozenset[str]:
         """The instances whose Nodes were deleted, by the open records of their returns.
@@ -191,7 +191,7 @@ class ReturnCapacity:
         Raises:
             CloudUnavailable, CloudRefused: the table failed.
         """
-        own = own_instances(facts_in(self._deps.table, cluster), self._foreign)
+        own = self._own(facts_in(self._deps.table, cluster))
         return tuple(
             ExistingNode(
                 name=instance,
@@ -215,6 +215,16 @@ class ReturnCapacity:
         """
         index = facts_in(self._deps.table, read.cluster)
         return frozenset(ended(read.intents, index, read.state.read_at)) - read.state.joined.keys()
+
+    def _own(self, index: Mapping[str, InstanceFacts]) -> Mapping[str, InstanceFacts]:
+        """The instances that Leeway may have launched for the pools that their tags name: without
+        those of which a run has found that no launch is recorded for that pool."""
+        foreign = {
+            one
+            for one, pool in self._foreign.items()
+            if one in index and index[one].owner.name == pool
+        }
+        return own_instances(index, foreign)
 
     def _open(self, cluster: str) -> tuple[Retirement, ...]:
         """Read the open retirements; reconcile reports those that are unreadable."""
@@ -311,9 +321,12 @@ class ReturnCapacity:
         problems: list[Reason] = []
         for decision in confirmed:
             nodes = [by_name[name] for name in decision.nodes]
-            unrecorded = [one.instance for one in nodes if not self._is_recorded(one, cluster)]
-            self._foreign.update(unrecorded)
-            problems += [reasons.LAUNCH_NOT_RECORDED(instance=one) for one in unrecorded]
+            unrecorded = [one for one in nodes if not self._is_recorded(one, cluster)]
+            self._foreign |= {one.instance: one.pool for one in unrecorded}
+            problems += [
+                reasons.LAUNCH_NOT_RECORDED(instance=one.instance, pool=one.pool)
+                for one in unrecorded
+            ]
             if unrecorded:  # several nodes go together or not at all: one new node replaces them
                 continue
             started = []
@@ -327,9 +340,11 @@ class ReturnCapacity:
         return CapacityReturned(begun=tuple(begun), problems=tuple(problems))
 
     def _is_recorded(self, one: OwnNode, cluster: str) -> bool:
-        """Whether Leeway launched an instance. No tag says so: only the record of the launch."""
+        """Whether Leeway launched an instance for the pool by whose rules it goes. No tag says so:
+        only the record of the launch."""
         admission = self._deps.table.get(ADMISSION, cluster=cluster, instance=one.instance)
-        return admission is not None and admission.launch is not None
+        launch = admission.launch if admission is not None else None
+        return launch is not None and launch.pool == one.pool
 
     def _retirement(self, facts: InstanceFacts) -> Retirement | None:
         return self._deps.table.get(RETIREMENT, cluster=facts.cluster, instance=facts.instance)
