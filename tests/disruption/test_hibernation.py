@@ -151,9 +151,9 @@ def test_an_expired_node_of_a_pool_that_hibernates_ends_within_the_bound_of_its_
     assert record.deadline is not None
 
 
-def going_asleep(catalog: Catalog) -> Returning:
+def going_asleep(catalog: Catalog, **spec: Any) -> Returning:
     """A cluster whose pool `web` hibernates: its node `busy`, with a pod, is given back."""
-    cluster = Cluster(catalog)
+    cluster = Cluster(catalog, **spec)
     cluster.add("busy", *pods(1, cpu=500), created_at=NOW - DAY)
     cluster.sleeping = {"web": replace(ASLEEP, pool="web")}
     returning = Returning(cluster)
@@ -173,6 +173,45 @@ def test_a_node_stays_whose_pool_wakes_before_its_drain_has_ended(catalog: Catal
         assert returning.returns.staying("prod", ["web"]) == {"i-busy"}, "also while it is undone"
     record = returning.retirements["i-busy"]
     assert (record.phase, record.attempt, record.reason.code) == (Phase.UNDOING, 2, "PoolIsAwake")
+
+
+@pytest.mark.parametrize(
+    ("grace", "nodes", "is_bounded"),
+    [
+        ({"terminationGracePeriod": "1h"}, "1", True),
+        ({"terminationGracePeriod": "1h"}, "0", False),
+        ({}, "1", False),
+    ],
+    ids=["bounded", "a budget keeps expired nodes", "no bound"],
+)
+def test_a_drain_that_waits_at_night_is_bounded_when_its_node_expires(
+    catalog: Catalog, grace: dict[str, str], nodes: str, is_bounded: bool
+) -> None:
+    template = {"expireAfter": "25h", **grace}
+    returning = going_asleep(catalog, template=template)
+    budget = {"budgets": [{"nodes": nodes}]}
+    returning.cluster.manifests = Cluster(catalog, template=template, disruption=budget).manifests
+    record = returning.retirements["i-busy"]
+    begun = {"phase": Phase.RUNNING, "drain_began_at": returning.time}
+    returning.retirements["i-busy"] = record.model_copy(update=begun)
+    returning.runs(3)
+    assert returning.retirements["i-busy"].attempt == 1, "it has not expired"
+    returning.time = NOW + timedelta(hours=2)
+    returning.runs(3)
+    record = returning.retirements["i-busy"]
+    assert record.returns is not None
+    if not is_bounded:
+        assert (record.attempt, record.returns.cause) == (1, "Hibernation")
+        return
+    assert (record.attempt, record.phase) == (2, Phase.NOTICED)
+    assert (record.returns.cause, record.returns.forced) == ("Expired", True)
+    assert record.on_blocked is OnBlocked.DELETE
+    assert record.deadline is not None
+    assert record.deadline - record.noticed_at == timedelta(hours=1)
+    assert [attempt for _, _, attempt in returning.starts.started][-1] == 2
+    assert returning.returns.staying("prod", ["web"]) == frozenset(), "it goes in the window too"
+    returning.runs(3)
+    assert returning.retirements["i-busy"].attempt == 2
 
 
 @pytest.mark.parametrize(

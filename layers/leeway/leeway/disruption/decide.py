@@ -62,6 +62,7 @@ def decide_returns(snapshot: Snapshot) -> ReturnDecision:
     if not run.returns:
         run.consolidate()
     run.restore_shares()
+    run.bound_drains()
     returned = {name for one in run.returns for name in one.nodes}
     for one in run.free:
         if one.name not in returned:
@@ -377,6 +378,18 @@ class _Run:
                     self._take(one, Cause.DRIFTED, reason, replaced=True)
                     break
 
+    def bound_drains(self) -> None:
+        """Let nodes that are drained because their pool hibernates go as expired ones when they
+        expire, if the pool bounds the drain of these: their own drain may wait all night. They go
+        already, so that no other decision depends on this one."""
+        for one in self._snapshot.own:
+            rules = self._snapshot.rules.get(one.pool)
+            if not one.asleep or rules is None or rules.drain_within is None:
+                continue
+            if pending_cause(one, self._snapshot) is Cause.EXPIRED:
+                reason = reasons.NODE_EXPIRED(node=one.name, pool=one.pool, expires=rules.expires)
+                self._take(one, Cause.EXPIRED, reason)
+
     def _may_become(self, one: OwnNode) -> bool:
         """Whether a node that nothing protects may be replaced by an on-demand one."""
         old = self._snapshot.now - one.created_at >= DRIFTS_AFTER
@@ -408,7 +421,7 @@ class _Run:
         decided = NodeReturn(
             (one.name,), cause, reason, saving, len(one.pods), replaced, in_place=in_place
         )
-        if refused := self._allowances.take(one.pool, cause, may_move(one, cause)):
+        if refused := self._allowances.take(one.pool, cause, may_move(one, cause), one.going):
             self.kept[one.name] = refused
             self.waiting.append(decided)
         else:

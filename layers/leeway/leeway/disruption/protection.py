@@ -179,11 +179,14 @@ class Allowances:
         ]
         return max(min(left), 0)
 
-    def exhausted(self, pool: str, cause: Cause, moves: bool = True) -> Iterator[Blocker]:
-        """Yield the budgets that allow no further disruption of a pool's node for a cause."""
+    def exhausted(
+        self, pool: str, cause: Cause, moves: bool = True, going: bool = False
+    ) -> Iterator[Blocker]:
+        """Yield the budgets that allow no further disruption of a pool's node for a cause, or not
+        that of one that is `going` for another cause, and counts already."""
         if moves and self.left is not None and self.left <= 0:
             yield Blocker(reasons.CLUSTER_BUDGET_USED())
-        disrupted = self.disrupted.get(pool, 0)
+        disrupted = self.disrupted.get(pool, 0) - going
         for budget in self._budgets(pool, cause):
             limit = budget.limit(self.totals.get(pool, 0))
             if disrupted >= limit:
@@ -206,16 +209,20 @@ class Allowances:
         unready = self.unready.get(pool)
         return f", among them {reasons.named(unready)}, not Ready" if unready else ""
 
-    def why_not(self, pool: str, cause: Cause, moves: bool = True) -> Reason | None:
+    def why_not(
+        self, pool: str, cause: Cause, moves: bool = True, going: bool = False
+    ) -> Reason | None:
         """Return why no further node of a pool may be disrupted for a cause; None if one may."""
-        first = next(self.exhausted(pool, cause, moves), None)
+        first = next(self.exhausted(pool, cause, moves, going), None)
         return first.reason if first else None
 
-    def take(self, pool: str, cause: Cause, moves: bool = True) -> Reason | None:
+    def take(
+        self, pool: str, cause: Cause, moves: bool = True, going: bool = False
+    ) -> Reason | None:
         """Take one disruption of a pool's node; None if it is allowed, else why it is not."""
-        if refused := self.why_not(pool, cause, moves):
+        if refused := self.why_not(pool, cause, moves, going):
             return refused
-        self.disrupted[pool] = self.disrupted.get(pool, 0) + 1
+        self.disrupted[pool] = self.disrupted.get(pool, 0) + (not going)
         if moves and self.left is not None:
             self.left -= 1
         return None

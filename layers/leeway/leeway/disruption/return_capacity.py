@@ -284,6 +284,11 @@ class ReturnCapacity:
             reservations=self._launches.reservations(cluster, read.manifests, read.intents, now),
             records=self._deps.table.list(POOL, cluster=cluster),
             surges=policy.surges,
+            asleep={
+                one.instance
+                for one in open_ones
+                if _hibernates(one) and one.phase in {Phase.NOTICED, Phase.RUNNING}
+            },
         )
 
     def _gone(
@@ -383,10 +388,7 @@ class ReturnCapacity:
         return frozenset(
             one.instance
             for one in self._open(cluster)
-            if one.returns is not None
-            and one.returns.cause == Cause.HIBERNATION
-            and one.facts.owner.name in awake
-            and self._stays(one)
+            if _hibernates(one) and one.facts.owner.name in awake and self._stays(one)
         )
 
     def _stays(self, record: Retirement) -> bool:
@@ -436,6 +438,11 @@ class ReturnCapacity:
                 in_place=record.terms is not None and record.terms.in_place,
             ),
         )
+
+
+def _hibernates(record: Retirement) -> bool:
+    """Whether a node is being given back because its pool hibernates."""
+    return record.returns is not None and record.returns.cause == Cause.HIBERNATION
 
 
 def _ruling(one: OwnNode, decision: NodeReturn, rules: ReturnRules, now: datetime) -> Ruling:

@@ -71,8 +71,9 @@ class OwnNode:
       that.
     - `busy`: a pod terminates on it, the scheduler preempts others there for a pod, or it is empty
       and was launched for pods that still wait.
-    - `going`: it is being retired, or its instance is interrupted. `gone`: it was given back empty,
-      and EC2 ends its instance; only its Node is left.
+    - `going`: it is being retired, or its instance is interrupted. `asleep`: it is going because
+      its pool hibernates. `gone`: it was given back empty, and EC2 ends its instance; only its Node
+      is left.
     - `drift`: how it differs from what would be launched now; empty if it does not.
     - `unhealthy`: why it is unhealthy by its conditions, None if it is not.
     """
@@ -93,6 +94,7 @@ class OwnNode:
     protected: bool = False
     consolidated: bool = True
     going: bool = False
+    asleep: bool = False
     gone: bool = False
     busy: bool = False
     drift: tuple[str, ...] = ()
@@ -226,6 +228,7 @@ def snapshot_of(
     reservations: Mapping[str, tuple[Reservation, ...]] | None = None,
     records: Iterable[PoolRecord] = (),
     surges: bool = False,
+    asleep: Collection[str] = (),
 ) -> Snapshot:
     """Make the snapshot of a cluster.
 
@@ -238,7 +241,8 @@ def snapshot_of(
     whose nodes are given back. `index` are all instances of the cluster by id, as of a few minutes
     ago: launched instances that are not in it, or have joined before, come no more. `reservations`
     are those that each pool may launch into, by its name. `records` are those of the pools.
-    `surges`: workloads get one more pod before an eviction that their budgets refuse.
+    `surges`: workloads get one more pod before an eviction that their budgets refuse. `asleep` are
+    the instances that are being retired because their pool hibernates.
     """
     reserved = reservations or {}
     pools = tuple(
@@ -246,7 +250,9 @@ def snapshot_of(
         for one in pools_of(read.manifests)
     )
     by_name = {one.name: one for one in pools}
-    making = _Nodes(read, own, quiet, frozenset(retiring), gone, by_name, launches or {}, surges)
+    making = _Nodes(
+        read, own, quiet, frozenset(retiring), asleep, gone, by_name, launches or {}, surges
+    )
     nodes = {node.name: node for node in read.demand.nodes}
     own_nodes = tuple(making.own_nodes(nodes))
     names = {one.name for one in own_nodes}
@@ -357,6 +363,7 @@ class _Nodes:
         own: Mapping[str, InstanceFacts],
         quiet: Mapping[str, datetime],
         retiring: frozenset[str],
+        asleep: Collection[str],
         gone: Collection[str],
         pools: Mapping[str, NodePool],
         launches: Mapping[str, CurrentLaunch],
@@ -365,6 +372,7 @@ class _Nodes:
         self._read = read
         self._own = own
         self._quiet = quiet
+        self._asleep = asleep
         self._gone = gone
         self._pools = pools
         self._launches = launches
@@ -419,6 +427,7 @@ class _Nodes:
             protected=details.protected,
             consolidated=details.consolidated,
             going=is_marked(node) or facts.instance in self._retiring,
+            asleep=facts.instance in self._asleep,
             gone=facts.instance in self._gone,
             busy=details.is_busy(now) or awaited,
             drift=self._drift(node, facts, details),

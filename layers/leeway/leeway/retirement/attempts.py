@@ -330,8 +330,10 @@ def _why_more_urgent(stored: Retirement, notice: Notice, ruling: Ruling) -> Reas
 
 def is_drained_in_time(stored: Retirement, kind: NoticeKind) -> bool:
     """Whether the drain of an open retirement has begun, and may end for a notice of this kind. The
-    drain of an unhealthy node may never end without a deadline."""
-    bounded = stored.deadline is not None or kind is not NoticeKind.UNHEALTHY_NODE
+    drain of an unhealthy node may never end without a deadline, and Leeway decides again about a
+    node that it gives back only to bound its drain."""
+    bounds = {NoticeKind.UNHEALTHY_NODE, NoticeKind.CAPACITY_RETURN}
+    bounded = stored.deadline is not None or kind not in bounds
     return stored.drain_began_at is not None and bounded
 
 
