@@ -280,7 +280,7 @@ def test_a_rebalance_evicts_no_pod_before_the_replacement_is_ready(
     zone = reservation["Instances"][0]["Placement"]["AvailabilityZone"]
     assert (replacement["zone"], replacement["instance_type"]) == (zone, "m5.large")
     message = outcome["replacement_reason"]["message"]
-    assert f"Successor {launched['instance']} is Ready" in message
+    assert f"Successor {launched['instance']} is ready for pods" in message
     assert not seen.died([node])
 
 
@@ -297,7 +297,7 @@ def test_an_interruption_takes_over_a_rebalance_immediately_with_one_replacement
     assert (outcome["kind"], outcome["attempt"]) == ("spot-interruption", 2)
     assert outcome["result"] == "drained"
     assert seen.of("eviction", node=node)
-    assert "is Ready" not in outcome["replacement_reason"]["message"], "it did not wait"
+    assert "is ready for pods" not in outcome["replacement_reason"]["message"], "it did not wait"
     assert len(seen.of("instance-state", state="pending", group="hooked")) == 1
     assert not seen.died([node])
     answers = [e["outcome"] for e in seen.of("lifecycle-action", instance=instance)]
@@ -342,7 +342,7 @@ def test_a_scheduled_change_starts_on_schedule_with_the_replacement_first(
         assert [name.startswith(instance) for name in fired].count(True) == 1
         (outcome,) = seen.outcomes(instance)
         assert (outcome["kind"], outcome["result"]) == ("scheduled-change", "drained")
-        assert "is Ready" in outcome["replacement_reason"]["message"]
+        assert "is ready for pods" in outcome["replacement_reason"]["message"]
         assert not seen.died([node])
         assert names(sandbox, instance) == [], "one that has fired deletes itself"
     assert len(seen.of("instance-state", state="pending", group="hooked")) == 2

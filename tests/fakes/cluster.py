@@ -12,13 +12,24 @@ from leeway.ports.kubernetes import (
     NodeCount,
     NodeEvent,
 )
-from leeway.ports.kubernetes_objects import RETIRING, Attachment, Condition, Node, Pod, Response
+from leeway.ports.kubernetes_objects import (
+    RETIRING,
+    Attachment,
+    Condition,
+    Node,
+    Pod,
+    Response,
+    Taint,
+)
 from leeway.reasons import Reason
+from leeway.selection.labels import INITIALIZED, READINESS
 
 from tests.fakes.groups import SUCCESSOR, FakeGroups
 from tests.fakes.pod_feed import ListedPods
 from tests.fakes.reports import ReportLog
 from tests.retirement.retirements import FACTS, NOTICED
+
+STARTUP_TAINT = Taint(f"{READINESS}network", "", "NoSchedule")
 
 
 @dataclass
@@ -27,6 +38,8 @@ class FakeCluster:
 
     - `joins_in`: seconds from the notice until the retiring instance has a node. `starts_in`:
       seconds from the launch until the successor's node is Ready, None if it never is.
+      `settles_in`: seconds from then until it is ready for pods: it has its `startup_taints` until
+      then, and its `settled_labels` from then on.
     - `blocks`: a budget blocks every eviction. `ends_in`: seconds that an evicted pod takes.
     - `down_for`: seconds from the notice for which the API server does not answer;
       `uncounted_for`: seconds for which it does not list all nodes.
@@ -46,6 +59,9 @@ class FakeCluster:
     down_for: float = 0.0
     uncounted_for: float = 0.0
     starts_in: float | None = 60
+    settles_in: float = 0.0
+    startup_taints: tuple[Taint, ...] = (STARTUP_TAINT,)
+    settled_labels: dict[str, str] = field(default_factory=lambda: {INITIALIZED: "true"})
     annotations: dict[str, str] = field(default_factory=dict)
     marked: bool = False
     ready: int = 20
@@ -86,8 +102,17 @@ class FakeCluster:
         launched_at = self.groups.launched_at
         if name != "new" or launched_at is None or self.starts_in is None:
             return None
-        ready = self._now >= launched_at + timedelta(seconds=self.starts_in)
-        return Node("new", "uid-2", f"aws:///z/{SUCCESSOR}", False, ready, {})
+        ready_at = launched_at + timedelta(seconds=self.starts_in)
+        settled = self._now >= ready_at + timedelta(seconds=self.settles_in)
+        return Node(
+            "new",
+            "uid-2",
+            f"aws:///z/{SUCCESSOR}",
+            False,
+            self._now >= ready_at,
+            self.settled_labels if settled else {},
+            taints=() if settled else self.startup_taints,
+        )
 
     def nodes(self) -> list[Node]:
         return []

@@ -10,9 +10,11 @@ from leeway.execution.attempt import Phase
 from leeway.instances.facts import Owner, OwnerKind
 from leeway.notices import NoticeKind
 from leeway.policy.rules import SUCCESSOR_TIMEOUT, ClusterPolicy, Replacement
+from leeway.ports.kubernetes_objects import Taint
 from leeway.retirement.outcome import FAILED, RetirementResult
 from leeway.retirement.retire_node import retire_node
 
+from tests.fakes.cluster import STARTUP_TAINT
 from tests.fakes.groups import SUCCESSOR
 from tests.fakes.pools import LAUNCHED, LIMIT, OF_POOL, FakeBuyer, of_pool
 from tests.fakes.retirement import (
@@ -172,7 +174,7 @@ def test_a_rebalanced_node_is_drained_when_its_successor_is_ready_and_then_termi
     assert fakes.actions.order_of("buy", "evict") == ["buy", "evict"]
     assert (outcome.result, outcome.terminated) == (RetirementResult.DRAINED, True)
     assert [one.instance for one in outcome.successors] == [SUCCESSOR]
-    assert f"Successor {SUCCESSOR} is Ready." in outcome.replacement_reason.message
+    assert f"Successor {SUCCESSOR} is ready for pods." in outcome.replacement_reason.message
     assert outcome.replacement_reason.message.count(LAUNCHED) == 1
     assert fakes.actions.ended == ["terminated"]
     assert not fakes.record.is_open
@@ -196,13 +198,36 @@ def test_a_drain_waits_for_a_late_answer() -> None:
     assert [one.instance for one in outcome.successors] == [SUCCESSOR]
 
 
+@pytest.mark.parametrize("taints", [(STARTUP_TAINT,), ()], ids=["tainted", "without its devices"])
+def test_a_drain_waits_until_its_successor_is_initialized(taints: tuple[Taint, ...]) -> None:
+    fakes = of_pool(starts_in=60, settles_in=120, startup_taints=taints)
+    outcome = retire(fakes)
+    assert drained_at(fakes) >= timedelta(seconds=180)
+    assert f"Successor {SUCCESSOR} is ready for pods." in outcome.replacement_reason.message
+
+
+def test_a_drain_begins_after_the_timeout_if_its_successor_is_never_initialized() -> None:
+    fakes = of_pool(starts_in=60, settles_in=NEVER)
+    outcome = retire(fakes)
+    assert drained_at(fakes) == SUCCESSOR_TIMEOUT
+    assert "No successor was ready for pods" in outcome.replacement_reason.message
+
+
+def test_a_node_of_a_group_takes_pods_when_its_startup_taints_are_gone() -> None:
+    """Pods of a pool may have their place there, and nobody labels it as initialized."""
+    fakes = of_pool(starts_in=60, settles_in=120, settled_labels={})
+    fakes.instances.launched_by = FACTS.owner
+    retire(fakes)
+    assert timedelta(seconds=180) <= drained_at(fakes) < SUCCESSOR_TIMEOUT
+
+
 def test_a_drain_begins_after_the_timeout_if_no_answer_comes() -> None:
     fakes = no_buyer(of_pool())
     outcome = retire(fakes)
     assert drained_at(fakes) == SUCCESSOR_TIMEOUT
     assert (outcome.result, outcome.terminated) == (RetirementResult.DRAINED, True)
     told = outcome.replacement_reason.message
-    assert "No successor was Ready within 10 minutes" in told
+    assert "No successor was ready for pods within 10 minutes" in told
     assert "provision_nodes has not answered" in told
     assert outcome.successors == ()
 

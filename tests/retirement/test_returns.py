@@ -330,7 +330,7 @@ def called_off(fakes: RetirementFakes) -> Outcome:
 
 
 @pytest.mark.parametrize("terms", [CHEAPER, DRIFTED])
-@pytest.mark.parametrize("why", ["not launched", "not answered", "never Ready"])
+@pytest.mark.parametrize("why", ["not launched", "not answered", "never Ready", "no devices"])
 def test_a_return_without_a_ready_successor_is_called_off(terms: ReturnTerms, why: str) -> None:
     fakes = returned(terms, WEB)
     match why:
@@ -338,10 +338,12 @@ def test_a_return_without_a_ready_successor_is_called_off(terms: ReturnTerms, wh
             fakes.queue.on_wake = FakeBuyer(fakes, launches=False, refuses=(LIMIT,)).run
         case "not answered":
             fakes.queue.on_wake = lambda _: None
+        case "no devices":
+            fakes.cluster.settles_in, fakes.cluster.startup_taints = 10**6, ()
         case _:
             fakes.cluster.starts_in = None
     outcome = called_off(fakes)
-    assert "No replacement for all of its pods is Ready" in outcome.reason.message
+    assert "No replacement was ready for all of its pods" in outcome.reason.message
     assert "uncordoned and kept" in outcome.as_node_event("uid").message
     assert "evict" not in fakes.actions.order_of("evict")
     assert outcome.ended_at - NOTICED >= SUCCESSOR_TIMEOUT

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 from leeway.catalog.unavailable import Offering
 from leeway.instances.facts import GroupFacts
+from leeway.policy.rules import SUCCESSOR_TIMEOUT
 from leeway.ports.aws import CloudUnavailable, Launched
 from leeway.ports.kubernetes_objects import Attachment, Node
 from leeway.retirement.group_successors import choose_zones
@@ -76,7 +77,7 @@ def test_a_retirement_waits_for_all_instances_that_its_group_launched() -> None:
     outcome = retire(fakes)
     evicted = next(at for what, at in fakes.actions.done if what == "evict")
     assert evicted - NOTICED >= timedelta(seconds=120), "another instance is not Ready"
-    assert "is Ready" in outcome.replacement_reason.message
+    assert "is ready for pods" in outcome.replacement_reason.message
 
 
 def test_the_reason_for_a_zone_names_the_pods_that_need_it() -> None:
@@ -149,6 +150,18 @@ def test_a_group_that_refuses_launch_instances_replaces_the_instance_itself() ->
     assert "AccessDenied: autoscaling:LaunchInstances" in outcome.replacement_reason.message
 
 
+@pytest.mark.parametrize("overrides", [{}, UNSUPPORTED], ids=["by the API", "by its group"])
+def test_a_retirement_waits_until_its_successor_has_no_startup_taint(
+    overrides: dict[str, str],
+) -> None:
+    fakes = rebalanced(
+        starts_in=60, settles_in=120, settled_labels={}, overrides=overrides, notifies_hooks=True
+    )
+    assert retire(fakes).result is RetirementResult.DRAINED
+    evicted = next(at for what, at in fakes.actions.done if what == "evict")
+    assert timedelta(seconds=180) <= evicted - NOTICED < SUCCESSOR_TIMEOUT
+
+
 def test_a_retirement_waits_for_the_replacement_of_a_failed_successor() -> None:
     fakes = rebalanced(successor_dies=True, starts_in=None)
 
@@ -161,7 +174,7 @@ def test_a_retirement_waits_for_the_replacement_of_a_failed_successor() -> None:
         f"Successor {SUCCESSOR} left group ng before it was Ready"
         in outcome.replacement_reason.message
     )
-    assert "is Ready" in outcome.replacement_reason.message
+    assert "is ready for pods" in outcome.replacement_reason.message
     assert fakes.actions.order_of("launch") == ["launch"], "the group launches the next one itself"
     assert fakes.groups.desired == 3
 
@@ -192,7 +205,8 @@ def test_a_successor_with_an_unexpected_node_name_is_not_terminated() -> None:
     fakes = rebalanced(starts_in=None)
     joined = Node("other", "uid-2", f"aws:///z/{SUCCESSOR}", False, True, {})
     fakes.cluster.node_of = lambda instance, names: joined  # type: ignore[method-assign]
-    assert "No successor was Ready within 10 minutes" in retire(fakes).replacement_reason.message
+    told = retire(fakes).replacement_reason.message
+    assert "No successor was ready for pods within 10 minutes" in told
     assert fakes.actions.order_of("end successor") == []
 
 

@@ -45,7 +45,7 @@ def test_a_rebalance_evicts_nothing_before_the_successor_is_ready() -> None:
     assert fakes.groups.desired == 3, "one successor, and no other instance"
     evicted = next(at for what, at in fakes.actions.done if what == "evict")
     assert evicted - NOTICED >= timedelta(seconds=60)
-    assert f"Successor {SUCCESSOR} is Ready" in outcome.replacement_reason.message
+    assert f"Successor {SUCCESSOR} is ready for pods" in outcome.replacement_reason.message
     [successor] = outcome.successors
     assert (successor.instance, successor.instance_type) == (SUCCESSOR, "m5.large")
     assert (successor.zone, successor.why) == (
@@ -63,7 +63,7 @@ def test_a_retirement_waits_ten_minutes_for_a_successor_that_is_not_ready() -> N
     assert outcome.result is RetirementResult.DRAINED
     evicted = next(at for what, at in fakes.actions.done if what == "evict")
     assert timedelta(minutes=10) <= evicted - NOTICED < timedelta(minutes=11)
-    assert "No successor was Ready within 10 minutes" in outcome.replacement_reason.message
+    assert "No successor was ready for pods within 10 minutes" in outcome.replacement_reason.message
     assert outcome.deadline is not None
     assert outcome.deadline - evicted > timedelta(minutes=29), (
         "the deadline counts from the start of the drain"

@@ -95,7 +95,7 @@ class NoticePolicy(Strict):
     the time at which AWS acts, the earlier of the two applies."""
     replacement: Replacement | None = None
     """When to request a replacement: `none` requests no replacement, `with` requests one as the
-    drain begins, `before` waits until the replacement is Ready and then drains."""
+    drain begins, `before` waits until the replacement is ready for pods and then drains."""
     on_blocked: OnBlocked | None = None
     """What to do with a pod that a PodDisruptionBudget still blocks at its latest moment (the
     deadline minus its grace period): `delete` the pod, `wait` for the budget until the deadline,

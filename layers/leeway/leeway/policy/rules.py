@@ -91,7 +91,7 @@ class Action(StrEnum):
 
 class Replacement(StrEnum):
     """When a retirement requests the replacement: never, at the same time as the drain, or before
-    the drain, which then waits until the new node is Ready."""
+    the drain, which then waits until the new node is ready for pods."""
 
     NONE = "none"
     WITH = "with"
@@ -206,7 +206,7 @@ BUDGET_TIMEOUT = timedelta(hours=24)
 announced end. Then it is declined."""
 
 SUCCESSOR_TIMEOUT = timedelta(minutes=10)
-"""How long a drain waits for the replacement node to be Ready before it begins anyway."""
+"""How long a drain waits until the replacement is ready for pods before it begins anyway."""
 
 UNAVAILABLE_FOR = timedelta(minutes=3)
 """How long Leeway launches nothing from an offering that has no capacity or was interrupted."""

@@ -18,11 +18,10 @@ from leeway.selection.labels import (
     INSTANCE_TYPE,
     JOINED,
     NODEPOOL,
-    READINESS,
-    UNINITIALIZED,
-    UNREGISTERED,
+    STARTING,
     ZONE,
     ZONE_ID,
+    is_startup_taint,
 )
 from leeway.selection.offers.catalog import Catalog, Unavailable
 from leeway.selection.offers.overlays import is_published_later, with_promised
@@ -144,24 +143,6 @@ def _in_pool(node: ExistingNode, promise: ExistingNode | None) -> ExistingNode:
     return replace(node, pool=node.pool or promise.pool, capacity=capacity)
 
 
-_STARTING = frozenset(
-    {
-        "ebs.csi.aws.com/agent-not-ready",
-        UNINITIALIZED,
-        UNREGISTERED,
-        "node.kubernetes.io/network-unavailable",
-        "node.kubernetes.io/not-ready",
-        "node.kubernetes.io/unreachable",
-    }
-)
-"""Keys of taints that a node has while it starts. Sources: Kubernetes, "Well-Known Labels,
-Annotations and Taints"; aws-ebs-csi-driver, "Node startup taint"."""
-
-
-def _is_startup(taint: Taint, keys: Collection[str] = _STARTING) -> bool:
-    return taint.key in keys or taint.key.startswith(READINESS)
-
-
 def starting_nodes(
     nodes: Iterable[ExistingNode],
     joined: Mapping[str, str],
@@ -206,7 +187,7 @@ def starting_in_groups(
         own = by_name.get(joined.get(instance.instance, ""))
         if own is not None:
             if _transient(own):
-                taints = tuple(taint for taint in own.taints if not _is_startup(taint))
+                taints = tuple(taint for taint in own.taints if not is_startup_taint(taint.key))
                 starting[own.name] = StartingNode(instance.instance, replace(own, taints=taints))
             continue
         fellows = (by_name.get(joined.get(one, "")) for one in members.get(instance.owner.name, ()))
@@ -239,14 +220,14 @@ def starting_of_karpenter(
         if one.instance not in joined:
             coming[one.instance] = promise
             continue
-        own, startup = by_name.get(joined[one.instance]), _STARTING | one.startup_taints
+        own, startup = by_name.get(joined[one.instance]), STARTING | one.startup_taints
         if own is not None and _starts(own, promise, startup):
             starting[own.name] = StartingNode(one.instance, _merged(own, promise, startup))
     return starting, tuple(coming.values())
 
 
 def _transient(node: ExistingNode) -> bool:
-    return any(map(_is_startup, node.taints))
+    return any(is_startup_taint(taint.key) for taint in node.taints)
 
 
 def nodes_in_service(state: ClusterState, instances: Iterable[str]) -> Mapping[str, str]:
@@ -283,11 +264,11 @@ def _startup_taints(
 ) -> Iterator[tuple[str, frozenset[str]]]:
     for intent in intents:
         for instance in intent.joining(now):
-            yield instance.instance, _STARTING | frozenset(intent.startup_taints)
+            yield instance.instance, STARTING | frozenset(intent.startup_taints)
 
 
 def _starts(node: ExistingNode, promise: ExistingNode, startup: frozenset[str]) -> bool:
-    tainted = any(_is_startup(taint, startup) for taint in node.taints)
+    tainted = any(is_startup_taint(taint.key, startup) for taint in node.taints)
     return tainted or NODEPOOL not in node.labels or bool(_missing_devices(node, promise))
 
 
@@ -303,7 +284,9 @@ def _missing_devices(node: ExistingNode, promise: ExistingNode) -> dict[str, int
 
 def _merged(node: ExistingNode, promise: ExistingNode, startup: frozenset[str]) -> ExistingNode:
     kept: dict[Taint, None] = dict.fromkeys(
-        taint for taint in (*promise.taints, *node.taints) if not _is_startup(taint, startup)
+        taint
+        for taint in (*promise.taints, *node.taints)
+        if not is_startup_taint(taint.key, startup)
     )
     allocatable = with_promised(node.allocatable, _missing_devices(node, promise))
     return replace(

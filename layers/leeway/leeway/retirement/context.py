@@ -17,7 +17,7 @@ from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.reasons import Reason
 from leeway.retirement.hooks import GroupCache, LifecycleActions
 from leeway.retirement.progress import Drain, RemovalMethod, Stage
-from leeway.retirement.record import RETIREMENT, Retirement, Successor
+from leeway.retirement.record import RETIREMENT, Retirement
 from leeway.table import Record
 
 # For annotations only: the modules of the steps import this one.
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from leeway.clock import Clock
     from leeway.execution.attempt import Steps
     from leeway.execution.shared_cache import SharedCache
+    from leeway.instances.facts import InstanceFacts
     from leeway.policy.rules import ClusterPolicies
     from leeway.ports.aws import GroupInstances, Groups, LeewayEvents, Targets
     from leeway.ports.kubernetes import Cluster
@@ -44,8 +45,8 @@ class Ports:
       workloads.
     - Without `provision_nodes` the function of this name is not woken, and finds requests by
       itself.
-    - `names`, `successors`: the DNS names of successors and the successors by their ids. They do
-      not change, so EC2 is called once for each.
+    - `described`: facts about successors by their ids. They do not change, so EC2 is called once
+      for each.
     """
 
     open_cluster: Callable[[str], Cluster]
@@ -63,8 +64,7 @@ class Ports:
     provision_nodes: ProvisionNodes | None
     telemetry: RetirementTelemetry
     targets: Targets
-    names: dict[str, str] = field(default_factory=dict)
-    successors: dict[str, Successor] = field(default_factory=dict)
+    described: dict[str, InstanceFacts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +152,21 @@ class Attempt:
         named = map(cluster.node, names)
         return cluster, next((n for n in named if n and n.runs_on(record.instance)), None)
 
+    def describe(self, instance: str) -> InstanceFacts | None:
+        """Return facts about a successor; None if EC2 does not know it. EC2 may know it before its
+        DNS name."""
+        known = self.ports.described.get(instance)
+        if known is None or not known.private_dns_name:
+            known = self.ports.instances.describe(instance)
+            if known is not None:
+                self.ports.described[instance] = known
+        return known
+
     def successor_node(self, instance: str, cluster: Cluster) -> Node | None:
         """Find the node of a successor by its names."""
-        names = self.ports.names
-        if not names.get(instance):
-            facts = self.ports.instances.describe(instance)
-            names[instance] = facts.private_dns_name if facts else ""
-        found = (cluster.node(name) for name in (names[instance], instance) if name)
+        facts = self.describe(instance)
+        names = (facts.private_dns_name if facts else "", instance)
+        found = (cluster.node(name) for name in names if name)
         return next((node for node in found if node and node.runs_on(instance)), None)
 
 

@@ -24,7 +24,7 @@ BY_GROUP = frozenset({Method.TERMINATE_IN_GROUP, Method.LAUNCH, Method.DETACH})
 @dataclass(frozen=True, slots=True)
 class ReplacementDecision:
     """How an instance is replaced, and why. `before` says that its pods are evicted only when the
-    successor is Ready."""
+    successor is ready for pods."""
 
     method: Method
     reason: Reason

@@ -16,6 +16,7 @@ from leeway.reasons import Reason, counted
 from leeway.retirement.context import Attempt
 from leeway.retirement.reasons import SUCCESSOR_FOUND, SUCCESSOR_KEPT
 from leeway.retirement.record import Method, ReplacementIntent, Retirement, Successor, ZoneChoice
+from leeway.selection.labels import INITIALIZED, is_startup_taint
 from leeway.selection.offers.catalog import Unavailable
 
 
@@ -310,7 +311,7 @@ def _booting(attempt: Attempt, intent: ReplacementIntent) -> Iterator[tuple[Succ
     node."""
     since = max(intent.requested_at, attempt.now() - LOOK_BACK)
     for one in attempt.ports.instances.launched_in(intent.group, since):
-        attempt.ports.names[one.instance] = one.private_dns_name
+        attempt.ports.described[one.instance] = one
         if not _has_ready_node(attempt, one.instance):
             found = Successor(one.instance, one.instance_type, one.zone, intent.reason)
             yield from _in_group(attempt, [found])
@@ -365,6 +366,22 @@ class SuccessorStatus:
     without_successor: tuple[str, ...] = ()
 
 
+def takes_pods(node: Node | None, in_group: bool) -> bool:
+    """Whether the node of a successor is ready for pods. Its condition Ready does not say so: its
+    devices may be missing, and it may have startup taints.
+
+    A node of a pool is ready with the label INITIALIZED, which admission puts on, or Karpenter on
+    its own nodes. Nobody labels a node `in_group`, and only taints that any node may have while it
+    starts are known of it. Source: Karpenter documentation, "Disruption Controller", which goes on
+    when its replacements are initialized.
+    """
+    if node is None or not node.ready or node.unschedulable:
+        return False
+    if in_group:
+        return not any(is_startup_taint(one.key) for one in node.taints)
+    return node.labels.get(INITIALIZED) == "true"
+
+
 def track_in_group(
     attempt: Attempt, intent: ReplacementIntent, cluster: Cluster, ends_late: bool = True
 ) -> SuccessorStatus:
@@ -381,7 +398,7 @@ def _launched_with_api(
 ) -> SuccessorStatus:
     for successor in intent.successors:
         node = attempt.successor_node(successor.instance, cluster)
-        if node is not None and node.ready and not node.unschedulable:
+        if takes_pods(node, in_group=True):
             continue
         failed = _failure(attempt, intent, successor, node, cluster, ends_late)
         return SuccessorStatus(failed=failed)
@@ -421,7 +438,7 @@ def _failure(
 def _launched_by_group(
     attempt: Attempt, intent: ReplacementIntent, cluster: Cluster
 ) -> SuccessorStatus:
-    """Check whether the group has launched its desired capacity and all new nodes are Ready.
+    """Check whether the group has launched its desired capacity and all new nodes take pods.
     A group does not say which instance replaces which, so concurrent retirements wait for each
     other's successors."""
     since = max(intent.requested_at, attempt.now() - LOOK_BACK)
@@ -429,11 +446,12 @@ def _launched_by_group(
         return SuccessorStatus()
     ready: list[Successor] = []
     for found in attempt.ports.instances.launched_in(intent.group, since):
-        attempt.ports.names[found.instance] = found.private_dns_name
+        attempt.ports.described[found.instance] = found
         node = attempt.successor_node(found.instance, cluster)
-        if node is None or not node.ready:
+        if node is not None and node.ready and node.unschedulable:
+            continue  # a cordoned node is itself being retired
+        if not takes_pods(node, in_group=True):
             return SuccessorStatus()
-        if not node.unschedulable:  # a cordoned node is itself being retired
-            why = SUCCESSOR_FOUND("The group launched it after the replacement was requested.")
-            ready.append(Successor(found.instance, found.instance_type, found.zone, why))
+        why = SUCCESSOR_FOUND("The group launched it after the replacement was requested.")
+        ready.append(Successor(found.instance, found.instance_type, found.zone, why))
     return SuccessorStatus(tuple(ready[:1]))

@@ -7,10 +7,11 @@ from datetime import timedelta
 
 from leeway.capacity_requests import CAPACITY_REQUEST, CapacityAnswer, CapacityRequest
 from leeway.execution.retrying import API_ERRORS, Conflicts
+from leeway.instances.facts import OwnerKind
 from leeway.ports.kubernetes import Cluster
 from leeway.reasons import Reason, clause
 from leeway.retirement.context import Attempt
-from leeway.retirement.group_successors import SuccessorStatus
+from leeway.retirement.group_successors import SuccessorStatus, takes_pods
 from leeway.retirement.reasons import CAPACITY_REQUEST_FAILED, SUCCESSOR_FOUND
 from leeway.retirement.record import Retirement, Successor, latest_end
 
@@ -24,6 +25,10 @@ provision_nodes, which finds it if the message is lost."""
 
 REASONS_SHOWN = 3
 """How many reasons for pods without a node an outcome shows."""
+
+
+GROUPS = frozenset({OwnerKind.AUTO_SCALING_GROUP, OwnerKind.MANAGED_NODE_GROUP})
+"""The owners whose nodes nobody labels as initialized."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,13 +179,14 @@ def _answered_by(
 
 def track_nodes(attempt: Attempt, record: Retirement, cluster: Cluster) -> SuccessorStatus:
     """Check the answer of provision_nodes: every pod has a place, and the nodes that were launched
-    for them are Ready. A later answer replaces one that gives some pods no place."""
+    for them take pods. A later answer replaces one that gives some pods no place."""
     result = read_capacity(attempt, record)
     if not (result.answered and result.complete):
         return SuccessorStatus()
     for successor in result.successors:
-        node = attempt.successor_node(successor.instance, cluster)
-        if node is None or not node.ready or node.unschedulable:
+        facts = attempt.describe(successor.instance)
+        in_group = facts is not None and facts.owner.kind in GROUPS
+        if not takes_pods(attempt.successor_node(successor.instance, cluster), in_group):
             return SuccessorStatus()
     if not result.successors:
         return SuccessorStatus(without_successor=result.reasons)
@@ -222,19 +228,15 @@ def _result_of(attempt: Attempt, answer: CapacityAnswer | None) -> CapacityResul
 
 def _successor(attempt: Attempt, instance: str) -> Successor:
     """Describe an instance that was launched; only its id is known if EC2 does not answer."""
-    if instance in attempt.ports.successors:
-        return attempt.ports.successors[instance]
     facts = None
     with suppress(*API_ERRORS):
-        facts = attempt.ports.instances.describe(instance)
+        facts = attempt.describe(instance)
     if facts is None:
         why = SUCCESSOR_FOUND(f"Pool of Leeway launches {instance} (unknown).")
         return Successor(instance, "", "", why)
     offering = f"{facts.instance_type}, {facts.zone}"
     why = SUCCESSOR_FOUND(f"Pool {facts.owner.name} launches {instance} ({offering}).")
-    found = Successor(instance, facts.instance_type, facts.zone, why)
-    attempt.ports.successors[instance] = found
-    return found
+    return Successor(instance, facts.instance_type, facts.zone, why)
 
 
 def _without_node(reasons: Iterable[Reason]) -> str:

@@ -168,7 +168,7 @@ VOLUME_STILL_ATTACHED = ReasonCode(
 )
 SUCCESSOR_NOT_READ = ReasonCode(
     "SuccessorNotRead",
-    "Leeway cannot read whether the replacement is Ready, and waits: {error}.",
+    "Leeway cannot read whether the replacement is ready for pods, and waits: {error}.",
     "clusterproblemsalarm",
 )
 SUCCESSOR_NOT_READY = ReasonCode(

@@ -89,7 +89,7 @@ class ReplacementResult:
     attempt has superseded this one. `pause` is how many seconds to wait before the next check of
     the successor, 0 if the retirement does not wait for it (any longer). `held` are the lifecycle
     hooks that are held open meanwhile. `unread`: the last check failed. `called_off` is why a
-    return of capacity ends here: its node may as well stay, and the successor is not Ready in time.
+    return of capacity ends here: its node may as well stay, and no successor takes pods in time.
     """
 
     settled: bool
@@ -106,9 +106,9 @@ class ReplacementResult:
 def wait_for_successor(
     attempt: Attempt, record: Retirement, node: str | None, result: ReplacementResult
 ) -> ReplacementResult:
-    """Wait until the successor is Ready, if there is time: after that the drain may begin. `node`
+    """Wait until the successor takes pods, if there is time: after that the drain may begin. `node`
     is as for `request_replacement`. A node that follows its template stays until a read says that
-    its successor is Ready: if too many checks fail, the result has a `pause` still."""
+    its successor takes pods: if too many checks fail, the result has a `pause` still."""
     if record.kind not in VOLUNTARY:
         return result
     check = unread = 0
@@ -302,8 +302,8 @@ def _carry_out(
 def _check_successor(
     attempt: Attempt, result: ReplacementResult, node: str | None, last: bool
 ) -> ReplacementResult:
-    """Check whether the successor is Ready; repeat a request that failed. The `last` check ends the
-    wait, unless the node stays for as long as the successor cannot be read."""
+    """Check whether the successor takes pods; repeat a request that failed. The `last` check ends
+    the wait, unless the node stays for as long as the successor cannot be read."""
     record = attempt.read()
     if record is None:
         return replace(result, record=None)
@@ -329,7 +329,7 @@ def _check_successor(
         return replace(result, reason=reason, pause=0)
     if status.ready:
         instances = ", ".join(one.instance for one in status.ready)
-        reason = result.reason.and_then(f"Successor {instances} is Ready.")
+        reason = result.reason.and_then(f"Successor {instances} is ready for pods.")
         return replace(result, successors=status.ready, reason=reason, pause=0)
     if status.failed and record.follows_template:
         reason = SUCCESSOR_NOT_READY(why=status.failed)
@@ -395,23 +395,23 @@ def _update_marks(attempt: Attempt, record: Retirement) -> None:
 
 
 def _without_successor(result: ReplacementResult, record: Retirement) -> ReplacementResult:
-    """Return the result of the last check: the drain begins without a Ready successor, or a return
-    whose node may as well stay is called off."""
+    """Return the result of the last check: the drain begins without a successor that takes pods, or
+    a return whose node may as well stay is called off."""
     minutes = SUCCESSOR_TIMEOUT.total_seconds() / 60
-    if record.follows_template and result.settled and result.unread:  # it may be Ready
+    if record.follows_template and result.settled and result.unread:  # it may take pods
         return result
     if record.follows_template and result.settled:
-        why = f"No successor was Ready within {counted(minutes, 'minute')}."
+        why = f"No successor was ready for pods within {counted(minutes, 'minute')}."
         return replace(result, called_off=SUCCESSOR_NOT_READY(why=why), pause=0)
     if record.returns is not None and record.returns.optional:
-        reason = NODE_KEPT(
-            f"No replacement for all of its pods is Ready after {counted(minutes, 'minute')}."
-        )
+        within = counted(minutes, "minute")
+        reason = NODE_KEPT(f"No replacement was ready for all of its pods within {within}.")
         return replace(result, called_off=reason, pause=0)
     if not result.settled:
         return replace(result, pause=0)
     reason = result.reason.and_then(
-        f"No successor was Ready within {counted(minutes, 'minute')}; the drain begins without it."
+        f"No successor was ready for pods within {counted(minutes, 'minute')}; the drain begins "
+        "without it."
     )
     return replace(result, reason=reason, pause=0)
 

@@ -1,5 +1,7 @@
 """The node labels that selection knows, and their older names."""
 
+from collections.abc import Collection
+
 CAPACITY_TYPE = "karpenter.sh/capacity-type"
 NODEPOOL = "karpenter.sh/nodepool"
 NODE_CLASS = "karpenter.k8s.aws/ec2nodeclass"
@@ -14,6 +16,18 @@ UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
 documentation, "Well-Known Labels, Annotations and Taints"."""
 READINESS = "readiness.k8s.io/"
 """The prefix of taints that a node has until the rules of the Node Readiness Controller hold."""
+STARTING = frozenset(
+    {
+        "ebs.csi.aws.com/agent-not-ready",
+        UNINITIALIZED,
+        UNREGISTERED,
+        "node.kubernetes.io/network-unavailable",
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+    }
+)
+"""Keys of taints that any node may have while it starts. Sources: Kubernetes, "Well-Known Labels,
+Annotations and Taints"; aws-ebs-csi-driver, "Node startup taint"."""
 LAUNCHED = "leeway.sh/launched"
 """Set to `true` by the user data of every node that Leeway launches. The admission policy lets
 admission set labels and taints only on nodes with this label, or with the taint UNREGISTERED."""
@@ -100,6 +114,11 @@ ALIASES = {
     "topology.ebs.csi.aws.com/zone": ZONE,
     "karpenter.sh/provisioner-name": NODEPOOL,
 }
+
+
+def is_startup_taint(key: str, keys: Collection[str] = STARTING) -> bool:
+    """Whether a node has the taint with this key only until it has started."""
+    return key in keys or key.startswith(READINESS)
 
 
 def normalised(key: str) -> str:
