@@ -615,6 +615,18 @@ def test_pods_that_fit_on_other_nodes_are_counted_in_the_answer(buying: Buying) 
     assert (answer.launched, answer.existing) == ((), 1)
 
 
+def test_a_retirement_awaits_a_node_that_has_been_starting_for_too_long(buying: Buying) -> None:
+    """A plan gives its pods a place there, and a startup taint may still keep them out."""
+    one = node("a", labels={NODEPOOL: "web", ZONE: "us-east-1a"})
+    state = buying.states.state
+    buying.states.state = replace(state, nodes=(one,), joined={"i-a": "a"})
+    buying.retire(*big_pods(1, "moving"))
+    assert not buying.run().launched
+    answer = buying.requests[RETIRING].answer
+    assert answer is not None
+    assert (answer.launched, answer.existing) == (("i-a",), 0)
+
+
 def test_the_request_of_a_node_that_was_replaced_under_its_name_moves_nothing(
     buying: Buying,
 ) -> None:

@@ -18,7 +18,7 @@ class CapacityAnswer(BaseModel):
 
     - `launched`: the instances that were launched, now or before, for pods of the node or on which
       they have a place. An instance whose Node retires, is cordoned or not Ready is left out.
-    - `existing`: how many of its pods have a place on other nodes that had joined.
+    - `existing`: how many of its pods have a place on other nodes that were ready for pods.
     - `without_node`: why some of its pods have no place; empty if all have one.
     """
 

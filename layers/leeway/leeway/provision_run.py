@@ -61,6 +61,7 @@ from leeway.provisioning.demand import (
     starting_in_groups,
     starting_nodes,
     starting_of_karpenter,
+    uninitialized,
 )
 from leeway.provisioning.receive_messages import FOR_THE_END
 from leeway.provisioning.report import (
@@ -531,8 +532,9 @@ class NodeProvisioning:
         """Answer the requests and write Events; `failures` is what could not be written. A request
         whose pods have all moved keeps its answer, which says where they went."""
         now = self._deps.clock.now()
-        starting = {name: one.instance for name, one in read.starting.items()}
         joined = {node.name for node in read.state.nodes}
+        starts = read.starting.keys() | uninitialized(read.state.nodes)
+        starting = {name: one for one, name in read.state.joined.items() if name in starts}
         pool_of = {node.name: node.pool for node in read.demand.nodes}
         answers = (
             (

@@ -15,6 +15,7 @@ from leeway.reasons import Reason
 from leeway.selection.labels import (
     CAPACITY_TYPE,
     HOSTNAME,
+    INITIALIZED,
     INSTANCE_TYPE,
     JOINED,
     NODEPOOL,
@@ -228,6 +229,16 @@ def starting_of_karpenter(
 
 def _transient(node: ExistingNode) -> bool:
     return any(is_startup_taint(taint.key) for taint in node.taints)
+
+
+def uninitialized(nodes: Iterable[ExistingNode]) -> frozenset[str]:
+    """Return the names of the Nodes of pools that have never been ready for pods, also of those
+    that have been starting for too long. A plan gives pods a place on them all the same."""
+    return frozenset(
+        one.name
+        for one in nodes
+        if NODEPOOL in one.labels and one.labels.get(INITIALIZED) != "true"
+    )
 
 
 def nodes_in_service(state: ClusterState, instances: Iterable[str]) -> Mapping[str, str]:
