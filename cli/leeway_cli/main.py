@@ -16,7 +16,7 @@ import typer.main
 from leeway_sandbox.errors import NotInstalledError
 
 from leeway_cli.completion import VARIABLE, load_completion
-from leeway_cli.errors import CommandError, as_clause
+from leeway_cli.errors import BadInputError, CommandError, as_clause
 from leeway_cli.output import print_json, write_stderr
 
 # In the order of `leeway --help`. A module is imported when its command is used.
@@ -152,9 +152,11 @@ def leeway(
 
 def run(arguments: list[str] | None = None) -> int:
     """Run one command line (default: the process's own) and return its exit code."""
-    as_json = _requests_json(sys.argv[1:] if arguments is None else arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    as_json = _requests_json(given)
     try:
-        outcome = app(args=arguments, prog_name="leeway", standalone_mode=False)
+        _check_none_is_empty(given)
+        outcome = app(args=given, prog_name="leeway", standalone_mode=False)
     except CommandError as error:
         return _report(error, error.exit_code, as_json)
     except typer.TyperException as error:
@@ -179,6 +181,25 @@ def run(arguments: list[str] | None = None) -> int:
     if outcome == STOPPED:  # typer returns it after Ctrl-C
         return _report(CommandError("The command was interrupted."), STOPPED, as_json)
     return outcome if isinstance(outcome, int) else DONE
+
+
+def _check_none_is_empty(arguments: Sequence[str]) -> None:
+    """Check the arguments before a command reads them. A script that uses a variable that is not
+    set passes an empty argument. Commands could not tell it from one that is not given, which often
+    selects everything. The path of an empty text is the working directory, and a label selector of
+    blanks selects all nodes.
+
+    Raises:
+        BadInputError: an argument or the value of an option is empty or blank.
+    """
+    for before, argument in pairwise(("leeway", *arguments)):
+        is_pair = argument.startswith("--") and "=" in argument
+        place, value = argument.split("=", 1) if is_pair else (before, argument)
+        if not value.strip():
+            raise BadInputError(
+                f"{place}: expected a value after it, got an empty text. Is a variable of the "
+                "shell not set?"
+            )
 
 
 def _plain(message: str) -> str:

@@ -96,11 +96,8 @@ def places(profiles: Sequence[str] | None, regions: Sequence[str] | None) -> tup
     """Return each region of each profile, in the order of the command line.
 
     Raises:
-        BadInputError: a name is empty, or several places would have the table of one of them.
+        BadInputError: several places would have the table of one of them.
     """
-    for option, names in (("--profile", profiles), ("--region", regions)):
-        if names and not all(names):
-            raise BadInputError(f"{option}: expected a name, got an empty text.")
     pairs = product(dict.fromkeys(profiles or ("",)), dict.fromkeys(regions or ("",)))
     found = tuple(Place(profile, region) for profile, region in pairs)
     if len(found) > 1 and os.environ.get(TABLE):

@@ -176,7 +176,7 @@ def test_a_file_that_is_given_twice_is_read_once(run: Run, write: Any, tmp_path:
 
 def test_an_invalid_cluster_name_is_refused(run: Run) -> None:
     for command in (("get", "--cluster"), ("pause",)):
-        for name in ("", "a#b", "a b", "x" * 101):
+        for name in ("a#b", "a b", "x" * 101):
             code, out, err = run(*command, name, cluster="")
             assert (code, out) == (2, ""), (command, name)
             assert "expected the name of a cluster" in err
@@ -492,6 +492,38 @@ def test_an_invalid_command_line_is_one_line(run: Run, arguments: list[str], pri
     code, _, err = run(*arguments)
     assert (code, err.count("\n")) == (2, 1)
     assert printed in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("delete", "nodepool", ""),
+        ("delete", "nodepool", "fixed", ""),
+        ("delete", "", "fixed"),
+        ("delete", "", ""),
+        ("delete", "-f", ""),
+        ("delete", "--filename="),
+        ("apply", "-f", ""),
+        ("resume", "prod", "--pool", ""),
+    ],
+)
+def test_an_empty_argument_changes_nothing(
+    run: Run,
+    write: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+) -> None:
+    """A script passes one where a variable of the shell is not set."""
+    paused = CLUSTER + "  paused: true\n"
+    run("apply", "-f", write(paused), "-f", write(STATIC, "fixed.yaml"))
+    before = got(run)["items"]
+    write(POOL, "fixed.yaml")
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(*arguments, cluster="" if "resume" in arguments else "prod")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "expected a value after it, got an empty text" in err
+    assert got(run)["items"] == before
 
 
 DENIED = (

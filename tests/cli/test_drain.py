@@ -410,6 +410,7 @@ def test_names_and_flags_in_the_forms_of_kubectl_are_accepted(
     assert capsys.readouterr().out == f"node/{node} drained\n"
     assert drain(live, "pod/kept") == 2
     assert "NODE: expected the name of a node, got pod/kept" in capsys.readouterr().err
+    assert drain(live, "node/") == 2
 
 
 def test_an_interrupted_drain_names_the_nodes_that_stay_cordoned(live: Live, node: str) -> None:

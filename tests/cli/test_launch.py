@@ -168,7 +168,6 @@ def test_a_pool_that_hibernates_launches_nothing_by_hand_either(
 
 
 BAD: dict[str, tuple[list[str], str]] = {
-    "no cluster": (["--cluster", ""], "--cluster: expected a name"),
     "a wrong name": (["--cluster", "a b"], "expected the name of a cluster"),
     "no such file": (["--pods", "never-was.yaml"], "never-was.yaml: No such file"),
 }
@@ -192,6 +191,8 @@ def test_the_cluster_is_the_one_of_the_manifest(
     documents = (pool(), node_class(), document("Cluster", "other", {}))
     assert main.run(command(tmp_path, *documents)) == 2
     assert "--cluster: expected other" in capsys.readouterr().err
+    assert main.run([*command(tmp_path)[:-3], "--dry-run"]) == 2
+    assert "--cluster: expected a name, or one Cluster manifest" in capsys.readouterr().err
     documents = (pool(), node_class(), document("Cluster", "prod", {}))
     assert main.run([*command(tmp_path, *documents)[:-3], "--dry-run"]) == 0
 

@@ -54,6 +54,11 @@ def test_every_command_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "names"),
     [
         (["demmo"], "Did you mean 'demo'"),
+        ([""], "leeway: expected a value after it, got an empty text."),
+        (["status", "--cluster", ""], "--cluster: expected a value after it, got an empty text."),
+        (["logs", "--pool=", "--follow"], "--pool: expected a value after it"),
+        (["drain", "-l", " "], "-l: expected a value after it"),
+        (["nodes", "--region", "us-east-1", "--region", ""], "--region: expected a value after"),
         (["demo", "--colour"], "--colour"),
         (["demo", "--nodes", "many"], "--nodes"),
         (["demo", "--nodes", "2"], "--nodes: expected 3 to 200, got 2"),

@@ -46,7 +46,7 @@ def _from_kubectl(arg: str, switches: Collection[str]) -> tuple[str, ...]:
 def node_name(given: str) -> str:
     """Read `NAME`, or `node/NAME` as kubectl prints it."""
     kind, slash, name = given.rpartition("/")
-    if slash and kind not in {"node", "nodes", "no"}:
+    if slash and (kind not in {"node", "nodes", "no"} or not name):
         raise BadInputError(f"NODE: expected the name of a node, got {given}.")
     return name
 
