@@ -32,6 +32,12 @@ def problem(text: str) -> str:
         ("1_000", 1000),
         ("0755", 493),
         ("0x1F", 31),
+        ("-0b_1_0", -2),
+        ("0_", 0),
+        ("0x_", "0x_"),
+        ("-0x_", "-0x_"),
+        ("0b_", "0b_"),
+        ("+0o_", "+0o_"),
         ("08", 8.0),
         ("1.5", 1.5),
         ("1e3", 1000.0),
@@ -155,7 +161,7 @@ JSON = st.recursive(
 @settings(max_examples=60)
 @given(JSON.filter(lambda v: v is not None))
 @example("0E0")
-@example({"on": ["1_0", "0o7", "y"]})
+@example({"on": ["1_0", "0o7", "0x_", "y"]})
 @example({"\x85": "a\u2028b\u2029"})
 def test_dumped_yaml_is_read_back_with_the_size_of_its_json(value: Any) -> None:
     text = as_yaml({"k": value})

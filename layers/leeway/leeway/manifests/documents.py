@@ -33,7 +33,9 @@ _TRUE = frozenset(w for t in ("y", "yes", "true", "on") for w in (t, t.title(), 
 _FALSE = frozenset(w for t in ("n", "no", "false", "off") for w in (t, t.title(), t.upper()))
 # go-yaml reads `y` and `n` as text.
 _BOOLEANS = dict.fromkeys(_TRUE - {"y", "Y"}, True) | dict.fromkeys(_FALSE - {"n", "N"}, False)
-_INTEGER = re.compile(r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|[1-9][0-9_]*|0)")
+_INTEGER = re.compile(
+    r"[-+]?(0b_*[01][01_]*|0x_*[0-9a-fA-F][0-9a-fA-F_]*|0o_*[0-7][0-7_]*|0[0-7_]*|[1-9][0-9_]*)"
+)
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _SURROGATES = re.compile(
     r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})"
