@@ -22,6 +22,7 @@ from leeway_cli.errors import CannotBeDoneError
 
 from tests.adopt.live_processes import Processes, live_processes
 from tests.adopt.world import ENTRIES, OBJECTS, ROOT, World, role, running_world, write_small_rbac
+from tests.aws.receive_notice import launch
 from tests.aws.stored import TABLE, manifest
 from tests.cli.conftest import drop_clients
 from tests.end_to_end.environment import until
@@ -194,8 +195,9 @@ def test_an_api_server_without_policies_gets_no_right_to_write_pause_pods(
     with running_cluster(tmp_path, "--without-admission-policies") as api:
         old, name = World(world.aws, api), f"old-{cluster}"
         old.cluster(name)
+        old.group("apart", name)
         options = ("--stack", cluster, "--kubeconfig", str(api.kubeconfig()))
-        own_rbac = ("--rbac", str(RBAC), "--group", "web", "--yes")
+        own_rbac = ("--rbac", str(RBAC), "--group", "apart", "--yes")
         code, out, err = run("adopt", name, *options, *own_rbac)
         assert (code, "older than Kubernetes 1.30" in out + err) == (0, True), out + err
         rights = list(yaml.safe_load_all((RBAC / "leeway.yaml").read_text()))
@@ -302,6 +304,22 @@ def test_settings_of_others_need_consent_and_come_back(
     assert world.state(cluster, cluster) == before
 
 
+def test_a_group_of_another_cluster_is_not_adopted(world: World, cluster: str, run: Run) -> None:
+    world.group("tagged", "dev")
+    world.aws.group("joined", 0)
+    tags = {"aws:eks:cluster-name": "dev", "aws:autoscaling:groupName": "joined"}
+    instance = launch(world.aws, tags)
+    before = world.state(cluster, cluster)
+
+    for name in ("tagged", "joined"):
+        code, _, err = run("adopt", cluster, "--yes", "--group", "web", "--group", name)
+        assert (code, err.count("\n")) == (1, 1)
+        assert f"group {name} name cluster dev, and not {cluster}" in err
+
+    assert world.state(cluster, cluster) == before
+    world.aws.client("ec2").terminate_instances(InstanceIds=[instance])
+
+
 def test_adopt_creates_the_role_for_spot_of_an_account_and_release_leaves_it(
     world: World, cluster: str, run: Run
 ) -> None:
@@ -331,10 +349,11 @@ def test_a_cluster_with_a_config_map_changes_its_mode_for_good(
 ) -> None:
     old = f"old-{cluster}"
     world.cluster(old, "CONFIG_MAP")
+    world.group("apart", old)
 
-    code, _, err = run("adopt", old, "--stack", cluster, "--group", "web")
+    code, _, err = run("adopt", old, "--stack", cluster, "--group", "apart")
     assert (code, "EKS cannot switch it back" in err) == (1, True)
-    assert run("adopt", old, "--stack", cluster, "--group", "web", "--yes")[0] == 0
+    assert run("adopt", old, "--stack", cluster, "--group", "apart", "--yes")[0] == 0
 
     code, out, _ = run("release", old, "--stack", cluster)
     assert code == 0

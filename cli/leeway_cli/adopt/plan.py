@@ -121,8 +121,8 @@ def read_objects(folder: Path) -> tuple[ClusterObject, ...]:
 def _groups(connected: Connected, asked: Sequence[str]) -> tuple[str, ...]:
     with aws_errors(f"groups of cluster {connected.cluster.name}"):
         scaling = connected.services.scaling
-        found = scaling.read(asked) if asked else scaling.groups_of(connected.cluster.name)
-    return chosen_groups(asked, found, connected.region)
+        found = scaling.named(asked) if asked else scaling.groups_of(connected.cluster.name)
+    return chosen_groups(asked, found, connected.cluster.name, connected.region)
 
 
 def roles_of(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import batched
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError
 from leeway.aws.errors import code_of
 from leeway.instances.facts import (
     CLUSTER_TAGS,
+    EKS_CLUSTER_TAG,
     GROUP_TAG,
     NODE_GROUP_TAG,
     OWNED_PREFIX,
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 CLUSTER_TAG = "eks:cluster-name"
 """The tag of a group on which the conditions of Leeway's roles depend (template.yaml)."""
+_AUTOSCALER_TAG = "k8s.io/cluster-autoscaler/"
+"""The prefix of a tag key that ends with the name of the cluster. Source: Cluster Autoscaler,
+'Auto-Discovery Setup'."""
+
 HOOK_TIMEOUT = 300
 """Seconds. Leeway sends heartbeats while a drain takes longer; if Leeway does not run, an instance
 waits for this time."""
@@ -249,21 +254,37 @@ def _missing(group: str) -> Iterator[None]:
 class ScalingGroup:
     """An Auto Scaling group. `tags` are all of its tags by key; `node_group` is the name of its EKS
     managed node group, empty if it has none. `waiting` are instances that wait for a launch
-    hook."""
+    hook. `joined` are the clusters that its instances have joined, if they were read."""
 
     name: str
     tags: Mapping[str, GroupTag]
     hooks: tuple[GroupHook, ...] = ()
     node_group: str = ""
     waiting: tuple[str, ...] = ()
+    joined: frozenset[str] = frozenset()
+
+    @property
+    def clusters(self) -> frozenset[str]:
+        """The clusters that its tags name and its instances have joined."""
+        values = {tag.value for key, tag in self.tags.items() if key in CLUSTER_TAGS}
+        ends = {
+            key.removeprefix(prefix)
+            for key in self.tags
+            for prefix in (OWNED_PREFIX, _AUTOSCALER_TAG)
+            if key.startswith(prefix)
+        }
+        # Cluster Autoscaler also has the tags `enabled` and `node-template/…`.
+        return self.joined | values | {end for end in ends - {"enabled"} if "/" not in end}
 
 
 def chosen_groups(
-    asked: Sequence[str], found: Sequence[ScalingGroup], region: str
+    asked: Sequence[str], found: Sequence[ScalingGroup], cluster: str, region: str
 ) -> tuple[str, ...]:
     """Return the names of the groups that adopt brings under care, sorted: those that a user asked
     for, or else all groups of the cluster except those of managed node groups. `found` are the
     groups that were asked for and exist, or all groups of the cluster.
+
+    The nodes of a group of another cluster never join this one: Leeway would abandon each new one.
 
     Raises:
         CannotBeDoneError: a group cannot be chosen.
@@ -282,12 +303,18 @@ def chosen_groups(
                 f"Group {name} belongs to the managed node group {node_group}, which EKS drains "
                 f"and whose tags and hooks EKS owns. Leave out --group {name}."
             )
+        others = by_name[name].clusters
+        if others and cluster not in others:
+            raise CannotBeDoneError(
+                f"The tags or the instances of group {name} name cluster {listed(others)}, "
+                f"and not {cluster}. Leave out --group {name}, or add the tag "
+                f"{OWNED_PREFIX}{cluster} to the group if its nodes join {cluster}."
+            )
     return tuple(sorted(set(asked)))
 
 
 _NAMES = 100
 """Groups of one DescribeAutoScalingGroups. Source: Auto Scaling API, `AutoScalingGroupNames`."""
-_AUTOSCALER_TAG = "k8s.io/cluster-autoscaler/"
 
 
 class AutoScaling:
@@ -301,8 +328,20 @@ class AutoScaling:
     def groups_of(self, cluster: str) -> list[ScalingGroup]:
         """Find the groups of a cluster by their tags and by the tags of their instances, with those
         of managed node groups, by name."""
-        names = {*self._names_by_tag(cluster), *self._names_by_instance(cluster)}
+        by_instance = self._joined({f"tag:{EKS_CLUSTER_TAG}": [cluster], "tag-key": [GROUP_TAG]})
+        names = {*self._names_by_tag(cluster), *(group for group, _ in by_instance)}
         return self.read(sorted(names))
+
+    def named(self, names: Sequence[str]) -> list[ScalingGroup]:
+        """Read the groups with these names, and which clusters their instances have joined."""
+        joined: dict[str, set[str]] = {}
+        for some in batched(dict.fromkeys(names), _NAMES, strict=False):
+            filters = {f"tag:{GROUP_TAG}": some, "tag-key": [EKS_CLUSTER_TAG]}
+            for group, cluster in self._joined(filters):
+                joined.setdefault(group, set()).add(cluster)
+        return [
+            replace(one, joined=frozenset(joined.get(one.name, ()))) for one in self.read(names)
+        ]
 
     def _names_by_tag(self, cluster: str) -> Iterator[str]:
         keys = [f"{OWNED_PREFIX}{cluster}", f"{_AUTOSCALER_TAG}{cluster}"]
@@ -316,19 +355,19 @@ class AutoScaling:
                 for group in page["AutoScalingGroups"]:
                     yield group["AutoScalingGroupName"]
 
-    def _names_by_instance(self, cluster: str) -> Iterator[str]:
-        """Find groups without a tag by their instances: EKS tags each one that joins a cluster."""
-        filters = [
-            {"Name": f"tag:{CLUSTER_TAGS[0]}", "Values": [cluster]},
-            {"Name": "tag-key", "Values": [GROUP_TAG]},
-            {"Name": "instance-state-name", "Values": ["pending", "running"]},
+    def _joined(self, filters: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, str]]:
+        """Yield the group of each instance that these filters select, and the cluster that it has
+        joined: EKS tags each instance that joins a cluster."""
+        given = [
+            {"Name": name, "Values": [*values]}
+            for name, values in {**filters, "instance-state-name": ["pending", "running"]}.items()
         ]
-        for page in self._ec2().get_paginator("describe_instances").paginate(Filters=filters):
+        for page in self._ec2().get_paginator("describe_instances").paginate(Filters=given):
             for reservation in page["Reservations"]:
                 for instance in reservation["Instances"]:
                     tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", ())}
-                    if GROUP_TAG in tags:
-                        yield tags[GROUP_TAG]
+                    if GROUP_TAG in tags and EKS_CLUSTER_TAG in tags:
+                        yield tags[GROUP_TAG], tags[EKS_CLUSTER_TAG]
 
     def read(self, names: Iterable[str]) -> list[ScalingGroup]:
         """Read groups with their hooks; a group that does not exist is left out."""
