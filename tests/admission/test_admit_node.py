@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from leeway.admission.record import AdmissionResult
 from leeway.execution.attempt import Phase
+from leeway.instances.facts import ObservedInstance
 from leeway.notices import LifecycleHook
 from leeway.ports.aws import CloudRefused, CloudUnavailable, HookResult
 from leeway.ports.kubernetes_objects import Taint
@@ -27,7 +28,7 @@ from tests.admission.admission_run import (
     use_case,
 )
 from tests.fakes.failing import failing
-from tests.retirement.retirements import NOTICED
+from tests.retirement.retirements import FACTS, NOTICED
 
 
 def dependencies(**changes: Any) -> Dependencies:
@@ -67,6 +68,29 @@ def test_an_instance_that_never_joins_is_abandoned_at_the_deadline_and_not_befor
     assert len(beats) > 10
     assert max(b - a for a, b in pairwise(beats)) < MINUTE
     assert deps.operations < 300
+
+
+def test_an_instance_that_has_joined_another_cluster_is_not_abandoned() -> None:
+    joined = FACTS.model_copy(update={"cluster": "dev", "joined": True})
+    deps = dependencies(observed=ObservedInstance(joined, "running", NOTICED))
+    deps.observe_errors = [CloudUnavailable("Throttling")]
+    outcome = admit(deps)
+    assert outcome.result is AdmissionResult.OTHER_CLUSTER
+    assert deps.answers == [HookResult.CONTINUE]
+    assert "The instance has joined cluster dev" in outcome.message
+    assert outcome.needs_attention
+
+
+@pytest.mark.parametrize(
+    "changes", [{"joined": True}, {"cluster": "dev"}], ids=["own-cluster", "tag-of-anybody"]
+)
+def test_an_instance_without_a_node_is_abandoned_unless_eks_names_another_cluster(
+    changes: dict[str, Any],
+) -> None:
+    observed = ObservedInstance(FACTS.model_copy(update=changes), "running", NOTICED)
+    deps = dependencies(observed=observed)
+    assert admit(deps).result is AdmissionResult.NOT_READY
+    assert deps.answers == [HookResult.ABANDON]
 
 
 def test_a_gpu_node_without_its_device_plugin_is_abandoned_with_the_likely_cause() -> None:

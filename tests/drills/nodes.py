@@ -58,9 +58,11 @@ def admit(
     )
 
 
-def instances_with_tags(night: Night, count: int, image: str = "lost") -> list[dict[str, Any]]:
-    """Launch instances that never join, with the tags of those of a pool of Leeway, and return
-    them as EC2 describes them."""
+def instances_with_tags(
+    night: Night, count: int, image: str = "lost", more: Mapping[str, str] | None = None
+) -> list[dict[str, Any]]:
+    """Launch instances that never join, with the tags of those of a pool of Leeway and `more`, and
+    return them as EC2 describes them."""
     ec2 = client("ec2", night.sandbox.aws_url)
     (found,) = ec2.describe_images(Filters=[{"Name": "name", "Values": [image]}])["Images"]
     tags = {
@@ -68,6 +70,7 @@ def instances_with_tags(night: Night, count: int, image: str = "lost") -> list[d
         "leeway.sh/owner": "leeway",
         "leeway.sh/nodepool": "lost",
         "leeway.sh/intent": BY_DRILL,
+        **(more or {}),
     }
     launched: list[dict[str, Any]] = ec2.run_instances(
         ImageId=found["ImageId"],

@@ -571,6 +571,7 @@ MISSING: dict[str, Any] = {"promised": ("example.com/fpga",)}
     codes=[
         "AdmissionNotReported",
         "DeviceNotAllocatable",
+        "InstanceInOtherCluster",
         "NodeLabelsRefused",
         "NodeNotJoined",
         "NodeStaysNotReady",
@@ -578,8 +579,10 @@ MISSING: dict[str, Any] = {"promised": ("example.com/fpga",)}
     ],
 )
 def test_nodes_lack_what_they_need(night: Night) -> None:
-    """Three of them joined, one is not Ready, and an instance has no Node."""
+    """Three of them joined, one is not Ready, and two instances have no Node: one of these has
+    joined another cluster."""
     now = datetime.now(UTC)
+    (elsewhere,) = instances_with_tags(night, 1, more={"aws:eks:cluster-name": "dev"})
     gpu, huge, refused, late = nodes_of_groups(night, 4).items()
     with not_ready(night, late[1]):
         night.faults(
@@ -592,12 +595,13 @@ def test_nodes_lack_what_they_need(night: Night) -> None:
         admit(night, *refused, launch=Launch(intent=BY_DRILL, pool="drilled", at=now))
         admit(night, *late)
         admit(night, LOST, "")
+        admit(night, elsewhere["InstanceId"], elsewhere["PrivateDnsName"])
         night.values["INSTANCE"] = LOST
-        night.env.wait(
-            [gpu[0], huge[0], refused[0], late[0], LOST], night.begun, Journal.admissions
-        )
+        admitted = [gpu[0], huge[0], refused[0], late[0], LOST, elsewhere["InstanceId"]]
+        night.env.wait(admitted, night.begun, Journal.admissions)
         said = night.look(RUN, AT_ITS_END)
     assert "the NVIDIA device plugin does not run on the node" in said
+    end_instances(night, [elsewhere["InstanceId"]])
 
 
 @drill(*NOT_ADMITTED, codes=["NodeNotObserved"])

@@ -17,6 +17,7 @@ from leeway.admission.readiness import (
     Readiness,
     decide_admission,
     decide_unjoined,
+    joined_elsewhere,
     not_ready,
     poll_interval,
     unmet_conditions,
@@ -73,12 +74,13 @@ ANSWERS = {
     AdmissionResult.ADMITTED: HookResult.CONTINUE,
     AdmissionResult.POOLED: HookResult.CONTINUE,
     AdmissionResult.NOT_READY: HookResult.ABANDON,
+    AdmissionResult.OTHER_CLUSTER: HookResult.CONTINUE,
 }
 """How the launch hooks are answered; those of a terminated instance are not."""
 
 
 class LaunchedInstances(Protocol):
-    """The instances of EC2, as the admission of a launched one reads and ends them."""
+    """The instances of EC2, as an admission reads them, and ends one that Leeway launched."""
 
     def observe(self, instance: str) -> ObservedInstance | None:
         """Read an instance. None if EC2 has no such instance, or if its tags do not name exactly
@@ -392,20 +394,29 @@ class AdmitNode:
         """Close the record and answer the hooks. `unjoined` is how the admission of an instance
         ends that has not joined, None for any other.
 
-        The node is read once more before ABANDON: the engine may pause for hours between steps.
+        The node is read once more before ABANDON: the engine may pause for hours between steps. So
+        is the instance of no node: the tags of a group may name another cluster than it has joined.
         """
         verdict = unjoined or check.verdict
         if verdict is None:
             return FinishResult(None, check_again=True)
         late = verdict.result is AdmissionResult.NOT_READY and unjoined is None
-        if late and check.record is not None:
-            check, unmet = self._observe(check, check.record)
+        record = check.record
+        if late and record is not None:
+            check, unmet = self._observe(check, record)
             if unmet is None:
                 return FinishResult(None, check_again=True)
             admitted = Readiness(AdmissionResult.ADMITTED, NODE_ADMITTED())
             verdict = not_ready(unmet) if unmet else admitted
+            if check.joined_at is None:
+                try:
+                    observed = self._instances.observe(attempt.instance)
+                    verdict = joined_elsewhere(record, observed) or verdict
+                except API_ERRORS:
+                    if record.hooks:
+                        return FinishResult(None, check_again=True)
         # Before the record is closed, as in _end_unjoined.
-        paused, record = None, check.record
+        paused = None
         if record is not None and record.launch is not None and check.joined_at is not None:
             paused = self._pools.count_readiness(record, record.launch, verdict)
         answer = ANSWERS.get(verdict.result)

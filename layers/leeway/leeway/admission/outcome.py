@@ -75,6 +75,7 @@ class AdmissionOutcome:
             AdmissionResult.NOT_READY,
             AdmissionResult.NOT_OBSERVED,
             AdmissionResult.TERMINATED,
+            AdmissionResult.OTHER_CLUSTER,
         }
         return self.result in failed or bool(self.refused)
 

@@ -75,6 +75,12 @@ INSTANCE_NOT_OF_LAUNCH = ReasonCode(
     "{difference}. Terminate it by hand if it is not needed.",
     "nodes-are-not-ready",
 )
+INSTANCE_IN_OTHER_CLUSTER = ReasonCode(
+    "InstanceInOtherCluster",
+    "The instance has joined cluster {other}, so Leeway does not abandon its launch. Its tags name "
+    "cluster {cluster}: correct the tag eks:cluster-name of its Auto Scaling group.",
+    "nodes-are-not-ready",
+)
 NODE_NAME_TAKEN = ReasonCode(
     "NodeNameTaken",
     "Node {node} has the name of the instance and the provider id of another one: delete the Node, "
@@ -231,6 +237,15 @@ def not_ready(unmet: tuple[Reason, ...]) -> Readiness:
     """Return the end of an admission whose node did not meet these conditions, at least one."""
     first, *others = unmet
     return Readiness(AdmissionResult.NOT_READY, first.and_then(*others))
+
+
+def joined_elsewhere(record: Admission, observed: ObservedInstance | None) -> Readiness | None:
+    """Return the end of the admission of an instance that has joined another cluster, None for any
+    other. Only EKS can write the tag that says it. `observed` is the result of a fresh read."""
+    if observed is None or not observed.facts.joined or observed.facts.cluster == record.cluster:
+        return None
+    reason = INSTANCE_IN_OTHER_CLUSTER(other=observed.facts.cluster, cluster=record.cluster)
+    return Readiness(AdmissionResult.OTHER_CLUSTER, reason)
 
 
 def poll_interval(

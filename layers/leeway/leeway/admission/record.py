@@ -36,6 +36,7 @@ class AdmissionResult(StrEnum):
     NOT_OBSERVED = "not-observed"
     TERMINATED = "terminated"
     INSTANCE_ENDED = "instance-ended"
+    OTHER_CLUSTER = "other-cluster"
 
 
 class Launch(BaseModel):
