@@ -241,6 +241,7 @@ def test_a_managed_node_group(account: Sandbox, capsys: pytest.CaptureFixture[st
     (device,) = spec["blockDeviceMappings"]
     assert (device["deviceName"], device["ebs"]["volumeSize"]) == ("/dev/xvdb", "50Gi")
     assert "select nodes of the pool by karpenter.sh/nodepool" in err
+    assert "MetadataOptions.HttpPutResponseHopLimit: it is not set" in err
     assert "does not set alpha.eksctl.io/nodegroup-name" in err
 
 
@@ -339,6 +340,7 @@ def test_every_setting_inside_a_launch_template_is_read_or_listed() -> None:
     assert group.tags == {"team": "a"}
     places = {one.place.removeprefix("Auto Scaling group web: ") for one in group.differences}
     assert places == {
+        "MetadataOptions.HttpPutResponseHopLimit",
         "MetadataOptions.InstanceMetadataTags",
         "InstanceMarketOptions.SpotOptions",
         "NetworkInterfaces[1].InterfaceType",
@@ -349,6 +351,32 @@ def test_every_setting_inside_a_launch_template_is_read_or_listed() -> None:
         "BlockDeviceMappings./dev/xvdb.VirtualName",
         "TagSpecifications.volume",
     }
+
+
+@pytest.mark.parametrize(
+    ("options", "unset"),
+    [
+        ({}, ["HttpTokens", "HttpPutResponseHopLimit"]),
+        ({"HttpTokens": "optional"}, ["HttpPutResponseHopLimit"]),
+        ({"HttpPutResponseHopLimit": 2}, ["HttpTokens"]),
+        ({"HttpTokens": "required", "HttpPutResponseHopLimit": 1}, []),
+        ({"HttpEndpoint": "disabled"}, []),
+    ],
+)
+def test_metadata_options_that_a_group_does_not_set_are_listed(
+    options: dict[str, Any], unset: list[str]
+) -> None:
+    described = {
+        "AutoScalingGroupName": "web",
+        "MinSize": 0,
+        "MaxSize": 1,
+        "LaunchTemplate": {"LaunchTemplateName": "t"},
+    }
+    client = Described(described, {"MetadataOptions": options} if options else {})
+    group = Account(client, "us-east-1", sandbox_catalog).scaling_group("web")
+    place = "Auto Scaling group web: MetadataOptions."
+    places = [one.place for one in group.differences if one.place.startswith(place)]
+    assert places == [f"{place}{name}" for name in unset]
 
 
 def test_what_does_not_exist_gets_one_line(

@@ -296,7 +296,7 @@ class Account:
                 "user data as it is, and have to register with the taint "
                 "karpenter.sh/unregistered:NoExecute.",
             )
-        group.node_class |= _network(template) | _profile(template) | _options(template)
+        group.node_class |= _network(template) | _profile(template) | _options(group, template)
         group.node_class["blockDeviceMappings"] = _devices(group, template)
         for specification in template.get("TagSpecifications") or ():
             if specification.get("ResourceType") == "instance":
@@ -503,8 +503,28 @@ def _profile(template: Mapping[str, Any]) -> Document:
     return {"instanceProfile": name} if name else {}
 
 
-def _options(template: Mapping[str, Any]) -> Document:
+_UNSET_METADATA = {
+    "HttpTokens": (
+        "it is not set, so nodes of the group have what EKS, the image or the account sets. Nodes "
+        "of the pool refuse requests without a token (IMDSv1): set spec.metadataOptions.httpTokens "
+        "of the EC2NodeClass to optional if pods make such requests."
+    ),
+    "HttpPutResponseHopLimit": (
+        "it is not set, so nodes of the group have what EKS, the image or the account sets. Nodes "
+        "of the pool have 1, with which only pods on the host network get a token: set "
+        "spec.metadataOptions.httpPutResponseHopLimit of the EC2NodeClass to 2 if other pods read "
+        "instance metadata or use the role of the node."
+    ),
+}
+"""What a pool limits by default, and EC2 may not. Source: Amazon EC2 User
+Guide, 'Order of precedence for instance metadata options'."""
+
+
+def _options(group: NodeGroup, template: Mapping[str, Any]) -> Document:
     given = template.get("MetadataOptions") or {}
+    for name, sentence in _UNSET_METADATA.items():
+        if not given.get(name) and given.get("HttpEndpoint") != "disabled":
+            group.differs(f"MetadataOptions.{name}", sentence)
     options = {
         "httpTokens": given.get("HttpTokens"),
         "httpPutResponseHopLimit": given.get("HttpPutResponseHopLimit"),
