@@ -1,4 +1,5 @@
-"""Launches that a person wrote: they count when they are answered, and nothing waits for them."""
+"""Launches that a person wrote: they count when they are answered, nothing waits for them, and
+nobody else requests them."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -7,12 +8,14 @@ from typing import Any
 import pytest
 from leeway.launch.fleets import FleetInstance
 from leeway.launch.intent import INTENT_BY_HAND, KEPT_FOR, LaunchIntent
+from leeway.launch.launch_nodes import LaunchNodes
 from leeway.policy.rules import ClusterPolicy
 from leeway.reasons import Reason
 from leeway.selection.offers.catalog import Catalog
 
 from tests.disruption.clusters import Cluster
 from tests.disruption.returning import launched
+from tests.launch.launching import order
 from tests.launch.pools import ONE_POD_EACH, node_class, pool
 from tests.launch.test_intents import REQUEST
 from tests.provisioning.buying import Buying, big_pods
@@ -82,3 +85,25 @@ def test_an_instance_of_a_launch_by_hand_counts_against_limits_for_an_hour(
     buying.fleets.running[BIG.instance] = BIG
     buying.wait_for_nodes(*big_pods(1))
     assert len(buying.run().launched) == count
+
+
+@pytest.mark.parametrize("age", [timedelta(), MINUTE, -4 * MINUTE, -timedelta(days=365)])
+def test_a_command_requests_nothing_that_another_person_has_written(
+    catalog: Catalog, age: timedelta
+) -> None:
+    buying = Buying(catalog, pool(only=ONE_POD_EACH), node_class())
+    write(buying, age, **UNANSWERED)
+    by_hand = replace(buying.deps, intents=INTENT_BY_HAND, admit_node=None)
+    outcome = LaunchNodes(by_hand).launch(order(catalog))
+    assert outcome.complete
+    assert len(buying.fleets.running) == 3
+    assert all(one.count <= 3 for one in buying.fleets.requests)
+
+
+def test_a_command_goes_on_although_a_launch_by_hand_is_unreadable(catalog: Catalog) -> None:
+    buying = Buying(catalog, pool(only=ONE_POD_EACH), node_class())
+    write(buying, MINUTE, **UNANSWERED)
+    (key,) = [one for one in buying.table.items if one[0].startswith("MANUALLAUNCH")]
+    buying.table.items[key] = replace(buying.table.items[key], body=b"forged")
+    by_hand = replace(buying.deps, intents=INTENT_BY_HAND, admit_node=None)
+    assert LaunchNodes(by_hand).launch(order(catalog)).complete

@@ -7,13 +7,14 @@ token, so EC2 launches nothing twice.
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 
 from leeway.admission.record import ADMISSION, AdmissionRequest, Launch, apply_request
 from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS, Conflicts, WhileUnavailable
 from leeway.instances.facts import InstanceFacts, Owner, OwnerKind
 from leeway.launch.fleets import FleetAnswer, FleetError, FleetInstance, FleetRequest, Fleets
-from leeway.launch.intent import JOIN_WITHIN, LaunchIntent
+from leeway.launch.intent import INTENT, JOIN_WITHIN, LaunchIntent
 from leeway.parallel import in_parallel
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.ports.functions import AdmitNode
@@ -23,7 +24,7 @@ from leeway.table import Record, RecordChanged, Table
 LAUNCH_UNANSWERED = ReasonCode(
     "LaunchUnanswered",
     "EC2 did not answer a launch of {count:node} of pool {pool} ({error}): the next run repeats "
-    "the request with its client token, so that nothing is launched twice.",
+    "the request or finds its instances, so that nothing is launched twice.",
     "a-launch-is-refused",
 )
 LAUNCH_INTENT_REFUSED = ReasonCode(
@@ -39,6 +40,10 @@ LAUNCHED_NODE_NOT_ADMITTED = ReasonCode(
 )
 NODE_LAUNCHED = ReasonCode("NodeLaunched", "Leeway launched {instance} for pool {pool}.")
 
+
+LISTED_WITHIN = timedelta(minutes=1)
+"""After which time EC2 lists an instance that it has launched: a list may be incomplete for a
+while. Source: EC2 API reference, "Eventual consistency"."""
 
 ADMITTED_AT_ONCE = 16
 """Admissions that a run starts at the same time: each takes three calls."""
@@ -82,7 +87,8 @@ class IntentExecutor:
 
     def carry_out(self, intent: LaunchIntent, new: bool = True) -> CarriedOut:
         """Write a new intent, request its instances, and write the answer. Of an intent that is
-        not new, request the instances again if that may be, else find them by their tag.
+        not new, request the instances again if that may be, else find them by their tag. A request
+        of `leeway launch` is not repeated: who may write it may not have the rights of this caller.
 
         Raises:
             CloudUnavailable: the table does not answer; nothing was launched.
@@ -98,7 +104,7 @@ class IntentExecutor:
             refused = LAUNCH_INTENT_REFUSED(count=count, pool=pool, error=clause(error))
             return CarriedOut(intent, refused=refused)
         try:
-            answer = self._answer(intent, request)
+            answer = self._answer(intent, request, repeats=new or self._intents is INTENT)
         except CloudUnavailable as error:
             reason = LAUNCH_UNANSWERED(count=count, pool=pool, error=clause(error))
             return CarriedOut(intent, unanswered=reason)
@@ -108,11 +114,15 @@ class IntentExecutor:
             self._table.put(self._intents, answered)
         return CarriedOut(answered, answer.errors)
 
-    def _answer(self, intent: LaunchIntent, request: FleetRequest) -> FleetAnswer:
+    def _answer(self, intent: LaunchIntent, request: FleetRequest, repeats: bool) -> FleetAnswer:
         again = WhileUnavailable(self._clock)
         while True:
             with again:
-                if not intent.may_repeat(self._clock.now()):
+                now = self._clock.now()
+                if not (repeats and intent.may_repeat(now)):
+                    left = min(intent.created_at + LISTED_WITHIN - now, LISTED_WITHIN)
+                    if left > timedelta():
+                        self._clock.sleep(left.total_seconds())
                     return FleetAnswer(tuple(self._fleets.launched_by(intent.id)))
                 answer = self._fleets.create(request, intent.token)
                 errors = answer.errors

@@ -163,24 +163,30 @@ INTENT = Record(
 """An intent of provision_nodes. A list has the oldest first."""
 
 INTENT_BY_HAND = replace(INTENT, pk="MANUALLAUNCH#{cluster}")
-"""An intent of `leeway launch`. No function repeats its request: a person may have written it with
-everything that an item holds."""
+"""An intent of `leeway launch`. Nothing repeats its request but the command that wrote it: another
+person may have written it with everything that an item holds."""
 
 
-def all_intents(table: Table, cluster: str, now: datetime) -> list[LaunchIntent]:
-    """Read the intents of a cluster that count at the time `now`.
-
-    Of those that a person wrote, these are the answered ones of the last hour: no function repeats
-    a request of a person or waits for its answer, and a forged item may be unreadable, have any
-    time, or say that the table keeps it for years.
+def intents_by_hand(table: Table, cluster: str, now: datetime) -> list[LaunchIntent]:
+    """Read the intents of the last hour that people wrote. A forged item may be unreadable, have
+    any time, or say that the table keeps it for years.
 
     Raises:
         CloudUnavailable, CloudRefused: the table cannot be read.
     """
-    by_hand = table.list(INTENT_BY_HAND, cluster=cluster, unreadable=lambda _: None)
-    answered = (one for one in by_hand if one.is_answered)
-    recent = (one for one in answered if -CLOCKS_DIFFER_BY <= now - one.created_at < KEPT_FOR)
-    return [*table.list(INTENT, cluster=cluster), *recent]
+    found = table.list(INTENT_BY_HAND, cluster=cluster, unreadable=lambda _: None)
+    return [one for one in found if -CLOCKS_DIFFER_BY <= now - one.created_at < KEPT_FOR]
+
+
+def all_intents(table: Table, cluster: str, now: datetime) -> list[LaunchIntent]:
+    """Read the intents of a cluster that count at the time `now`. Of those that people wrote, these
+    are the answered ones: no function waits for an answer to a request of a person.
+
+    Raises:
+        CloudUnavailable, CloudRefused: the table cannot be read.
+    """
+    answered = (one for one in intents_by_hand(table, cluster, now) if one.is_answered)
+    return [*table.list(INTENT, cluster=cluster), *answered]
 
 
 def labels_for_admission(

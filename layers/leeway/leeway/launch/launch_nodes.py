@@ -11,11 +11,13 @@ from leeway.launch.carry_out import IntentExecutor
 from leeway.launch.fleet_errors import launch_refused
 from leeway.launch.fleets import groups_of
 from leeway.launch.intent import (
+    INTENT_BY_HAND,
     LatePool,
     LaunchedNode,
     LaunchIntent,
     LaunchOutcome,
     all_intents,
+    intents_by_hand,
     late_pools,
 )
 from leeway.launch.launch_run import (
@@ -101,8 +103,11 @@ class LaunchNodes:
             CloudUnavailable, CloudRefused: the table cannot be read.
         """
         table = self._deps.table
-        intents = list(table.list(self._deps.intents, cluster=order.cluster))
         records, now = table.list(POOL, cluster=order.cluster), self._deps.clock.now()
+        if self._deps.intents is INTENT_BY_HAND:
+            intents = intents_by_hand(table, order.cluster, now)
+        else:
+            intents = list(table.list(self._deps.intents, cluster=order.cluster))
         stopped = _stopped(order, records)
         answered = [one for one in intents if one.is_answered]
         # The instances of the other kind of intents count. Who wrote these admits them.
