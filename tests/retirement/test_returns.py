@@ -11,7 +11,15 @@ from leeway.capacity_requests import PriceLimit
 from leeway.disruption.reasons import POOL_IS_AWAKE
 from leeway.instances.facts import Owner, OwnerKind
 from leeway.notices import NoticeKind
-from leeway.policy.rules import SUCCESSOR_TIMEOUT, ChurnCap, ClusterPolicy, OnBlocked, Replacement
+from leeway.policy.rules import (
+    SUCCESSOR_TIMEOUT,
+    Action,
+    ChurnCap,
+    ClusterPolicy,
+    OnBlocked,
+    Replacement,
+    Ruling,
+)
 from leeway.ports.kubernetes_objects import (
     DO_NOT_CONSOLIDATE,
     DO_NOT_DISRUPT,
@@ -19,7 +27,7 @@ from leeway.ports.kubernetes_objects import (
     Node,
     Pod,
 )
-from leeway.retirement.attempts import undo_return
+from leeway.retirement.attempts import apply_return, undo_return
 from leeway.retirement.cordon import why_kept
 from leeway.retirement.disruption_budget import (
     INVOLUNTARY_BEFORE,
@@ -509,6 +517,35 @@ def test_a_node_whose_pool_wakes_stays_although_its_drain_has_begun() -> None:
     assert len(fakes.cluster.pods) == 2
     assert not fakes.record.is_open
     assert undo_return(fakes.record, outcome.reason, fakes.clock.time) is None
+
+
+def test_a_drain_that_waits_at_night_ends_when_its_expired_node_has_to() -> None:
+    fakes = returned(ReturnTerms(cause="Hibernation"), WEB)
+    waits = {"replacement": Replacement.NONE, "deadline": None, "on_blocked": OnBlocked.WAIT}
+    fakes.amend(**waits)
+
+    def expire(step: str) -> None:
+        fakes.cluster.blocks = fakes.cluster.blocks or step.startswith("drain")
+        if step == "drain-4":
+            now = fakes.clock.time
+            ruling = Ruling(
+                action=Action.RETIRE,
+                deadline=now + timedelta(hours=1),
+                replacement=Replacement.NONE,
+                on_blocked=OnBlocked.DELETE,
+                reason=fakes.record.reason,
+            )
+            change = apply_return(fakes.record, OF_POOL, ruling, FORCED, now)
+            assert (change.write, change.start) == (True, True)
+            fakes.table.put(RETIREMENT, change.record)
+
+    fakes.steps.before_step = expire
+    assert fakes.run_attempt(1) is None
+    began, fakes.steps.before_step = fakes.clock.time, lambda _: None
+    outcome = next_attempt(fakes)
+    assert (outcome.result, outcome.terminated) == (RetirementResult.DRAINED, True)
+    assert fakes.actions.order_of("delete") == ["delete"]
+    assert timedelta(minutes=50) < fakes.actions.first("delete") - began < timedelta(minutes=61)
 
 
 def test_only_a_return_whose_drain_has_not_ended_is_undone() -> None:
