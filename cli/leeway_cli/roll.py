@@ -76,10 +76,10 @@ def roll(
     """Replace the nodes of a group whose launch template, AMI or types are no longer its own, once.
 
     Leeway does it, and not this command: reconcile begins with nodes every minute, within the
-    disruption budget of the cluster, and each successor is Ready before its node is drained. Ctrl-C
-    ends only the display. --stop ends the roll after the nodes that are being replaced; the same
-    command without it takes the roll up again, with the options that it had. A request waits for no
-    maintenance window.
+    disruption budget of the cluster, and each successor is ready for pods before its node is
+    drained. Ctrl-C ends only the display. --stop ends the roll after the nodes that are being
+    replaced; the same command without it takes the roll up again, with the options that it had. A
+    request waits for no maintenance window.
 
     \b
     leeway roll web --cluster prod

@@ -117,7 +117,8 @@ def _waits_for(record: Retirement, drain: DrainState | None) -> str:
     if intent is None or intent.attempt != record.attempt:
         return "it is cordoned within the disruption budget of the cluster."
     named = ", ".join(one.instance for one in intent.successors)
-    return f"its successor {named} is not Ready yet." if named else "its successor is launched."
+    waits = f"its successor {named} is not ready for pods yet."
+    return waits if named else "its successor is launched."
 
 
 def roll_lines(one: RollStatus) -> Iterator[str]:
