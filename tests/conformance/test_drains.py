@@ -25,6 +25,7 @@ from leeway.retirement.pods import Meaning, read_answer
 from leeway.retirement.progress import PodRequest, RemovalMethod
 from leeway.retirement.reasons import POD_EVICTED
 from leeway_cli.kubeconfig import KubeconfigConnection
+from leeway_sandbox.provisioning import client
 from lightkube import ApiError
 from lightkube.codecs import from_dict
 from lightkube.generic_resource import create_namespaced_resource
@@ -115,11 +116,13 @@ def test_a_budget_of_the_cluster_limits_how_many_pods_are_away(env: Conformance)
 def test_reconcile_deletes_the_node_of_an_instance_that_has_ended(
     env: Conformance, schedules: Callable[[str], None]
 ) -> None:
-    ended = [e["instance"] for e in env.since(0).of("instance-state", state="terminated")]
+    (instance, _) = env.unused_nodes(1).popitem()
+    client("ec2", env.sandbox.aws_url).terminate_instances(InstanceIds=[instance])
+    env.until(0, lambda seen: seen.of("instance-state", instance=instance, state="terminated"))
     labels = {"topology.kubernetes.io/zone": "us-east-1a"}
     ghost = Node(
         metadata=ObjectMeta(name="ghost", labels=labels),
-        spec=NodeSpec(providerID=f"aws:///us-east-1a/{ended[0]}"),
+        spec=NodeSpec(providerID=f"aws:///us-east-1a/{instance}"),
     )
     env.kube.create(ghost)
 
