@@ -398,6 +398,18 @@ def test_a_change_that_a_namespace_has_no_room_for_keeps_the_last_copy(world: Wo
     assert found == {"added": 1, "s0": 50, "s1": 100, "s2": 100, "s3": 100, "small": 100}
 
 
+def test_an_invalid_object_keeps_the_room_of_its_last_valid_copy(world: World) -> None:
+    """Who makes objects invalid and adds others must not fill the table with copies."""
+    invalid = changed(scaled_object("x", triggers=1), {"spec.triggers": []})
+    for number in range(6):
+        added = [scaled_object(f"s{number}-{n}", triggers=100) for n in range(5)]
+        before = [named(invalid, f"s{old}-{n}") for old in range(number) for n in range(5)]
+        world.api.kinds["ScaledObject"] = [*before, *added]
+        world.later()
+        world.later()
+        assert sum(triggers_by_name(world, "tenant").values()) == 500, number
+
+
 def test_copies_that_are_more_than_the_limit_are_removed(world: World) -> None:
     """An earlier version of Leeway has written them."""
     found = [scaled_object(f"s{number}", triggers=100) for number in range(7)]

@@ -237,16 +237,19 @@ def _beyond_limits(
     bodies: Mapping[Key, Document], copies: Mapping[Key, StoredManifest]
 ) -> tuple[Set[Key], Set[Key]]:
     """Return the objects for which their namespaces have no room, and those of them whose copies
-    have none either. The room of a copy is its own: new objects and larger ones share the rest."""
+    have none either. The room of a copy is its own: new objects and larger ones share the rest. An
+    object takes at least the room of its copy, which stays if the object is invalid."""
     taken: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    copied = {key: _needs(key, json.loads(copy.as_written)) for key, copy in copies.items()}
     room: dict[Key, Counter[str]] = {}
-    for key, copy in copies.items():
-        with_it = taken[key[1]] + (needs := _needs(key, json.loads(copy.as_written)))
+    for key, needs in copied.items():
+        with_it = taken[key[1]] + needs
         if _fits(with_it):
             taken[key[1]], room[key] = with_it, needs
     unread = set()
     for key, body in bodies.items():
-        with_it = taken[key[1]] - room.get(key, Counter()) + _needs(key, body)
+        needs = copied.get(key, Counter()) | _needs(key, body)
+        with_it = taken[key[1]] - room.get(key, Counter()) + needs
         if _fits(with_it):
             taken[key[1]] = with_it
         else:
