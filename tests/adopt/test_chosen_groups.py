@@ -60,6 +60,8 @@ def test_a_group_of_another_cluster_is_not_chosen(group: ScalingGroup) -> None:
         tagged("kubernetes.io/cluster/prod", "eks:cluster-name=dev"),
         tagged("kubernetes.io/cluster/dev", joined="prod"),
         tagged("eks:cluster-name=prod", joined="dev"),
+        tagged("kubernetes.io/cluster/dev=shared"),
+        tagged("kubernetes.io/cluster/dev", "kubernetes.io/cluster/prod=shared"),
     ],
 )
 def test_a_group_of_several_clusters_or_of_none_is_chosen(group: ScalingGroup) -> None:

@@ -265,13 +265,14 @@ class ScalingGroup:
 
     @property
     def clusters(self) -> frozenset[str]:
-        """The clusters that its tags name and its instances have joined."""
+        """The clusters whose group it is by its tags, and those that its instances have joined. A
+        tag with the value `shared` names one of several clusters that may use a resource."""
         values = {tag.value for key, tag in self.tags.items() if key in CLUSTER_TAGS}
         ends = {
             key.removeprefix(prefix)
-            for key in self.tags
+            for key, tag in self.tags.items()
             for prefix in (OWNED_PREFIX, _AUTOSCALER_TAG)
-            if key.startswith(prefix)
+            if key.startswith(prefix) and tag.value != "shared"
         }
         # Cluster Autoscaler also has the tags `enabled` and `node-template/…`.
         return self.joined | values | {end for end in ends - {"enabled"} if "/" not in end}
@@ -303,12 +304,12 @@ def chosen_groups(
                 f"Group {name} belongs to the managed node group {node_group}, which EKS drains "
                 f"and whose tags and hooks EKS owns. Leave out --group {name}."
             )
-        others = by_name[name].clusters
-        if others and cluster not in others:
+        others, own_tag = by_name[name].clusters, f"{OWNED_PREFIX}{cluster}"
+        if others and cluster not in others and own_tag not in by_name[name].tags:
             raise CannotBeDoneError(
                 f"The tags or the instances of group {name} name cluster {listed(others)}, "
                 f"and not {cluster}. Leave out --group {name}, or add the tag "
-                f"{OWNED_PREFIX}{cluster} to the group if its nodes join {cluster}."
+                f"{own_tag} to the group if its nodes join {cluster}."
             )
     return tuple(sorted(set(asked)))
 
