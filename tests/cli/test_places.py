@@ -368,3 +368,26 @@ def test_the_failure_queues_of_a_stack_set_have_a_shortened_name(aws: Sandbox) -
     finally:
         stacks.delete_stack(StackName=stack)
     assert {one.name for one in found} == set(names.values()) - {"fleet-provision"}
+
+
+def test_failure_queues_that_do_not_exist_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = {"LogicalResourceId": "ProvisionFailures", "ResourceType": "AWS::SQS::Queue"}
+    deleted = {"PhysicalResourceId": "https://sqs/1/gone", "ResourceStatus": "DELETE_COMPLETE"}
+
+    class Paginator:
+        def paginate(self, **_: str) -> list[Any]:
+            return [
+                {
+                    "StackResourceSummaries": [
+                        {**queue, "ResourceStatus": "CREATE_IN_PROGRESS"},
+                        {**queue, **deleted},
+                    ]
+                }
+            ]
+
+    class Client:
+        def get_paginator(self, _: str) -> Paginator:
+            return Paginator()
+
+    monkeypatch.setattr("leeway_cli.doctor.read.aws.client", lambda _: Client())
+    assert failure_queues_of("leeway") == ()

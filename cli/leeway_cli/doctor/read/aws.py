@@ -157,6 +157,8 @@ def failure_queues_of(stack_name: str) -> tuple[QueueFacts, ...]:
         for page in pages.paginate(StackName=stack_name)
         for one in page["StackResourceSummaries"]
         if one["ResourceType"] == "AWS::SQS::Queue" and "Failures" in one["LogicalResourceId"]
+        # One that is not created yet has no ID, and one that was deleted keeps its ID.
+        if one.get("PhysicalResourceId") and one["ResourceStatus"] != "DELETE_COMPLETE"
     ]
     return tuple(in_parallel(_queue, failures, AT_ONCE))
 
