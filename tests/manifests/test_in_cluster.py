@@ -382,6 +382,17 @@ def test_a_namespace_with_too_many_windows_loses_only_its_own_objects(world: Wor
     assert told == {f"s{number:03}" for number in range(5, 100)}
 
 
+def test_invalid_objects_come_before_those_without_room(world: World) -> None:
+    """A run writes twenty Events at most."""
+    many = [scaled_object(f"s{number:03}", "a", triggers=100) for number in range(30)]
+    invalid = changed(scaled_object("invalid", "b"), {"spec.triggers": []})
+    world.api.kinds["ScaledObject"] = [*many, invalid]
+    copied = ManifestCopies(world.table, lambda _: world.api, world.clock).copy(CLUSTER)
+    assert copied is not None
+    told = [one.document["metadata"]["name"] for one in copied.objects if one.problem]
+    assert told == ["invalid", *(f"s{number:03}" for number in range(5, 30))]
+
+
 def test_a_change_that_a_namespace_has_no_room_for_keeps_the_last_copy(world: World) -> None:
     world.api.kinds["ScaledObject"] = [scaled_object(f"s{n}", triggers=100) for n in range(4)]
     world.api.kinds["ScaledObject"].append(scaled_object("small", triggers=90))

@@ -208,11 +208,12 @@ def plan_copy(
     writes: list[tuple[StoredManifest, int]] = []
     problems: list[Reason] = []
     objects: list[ReadObject] = []
+    without_room: list[ReadObject] = []
     for key, document in found.items():
         resource, namespace, name = key
         if key in unread:
             problem = f"{resource}/{name}: namespace {namespace} is full: {_LIMITS}"
-            objects.append(ReadObject(resource, document, problem))
+            without_room.append(ReadObject(resource, document, problem))
             continue
         title = f"{str(document.get('kind')).lower()} {document['metadata'].get('name')}"
         new, problem = _judged(before.get(key), title, bodies[key], cluster, now)
@@ -221,6 +222,8 @@ def plan_copy(
         if problem:
             problems.append(MANIFEST_INVALID(problem=clause(problem), author=""))
     problems += _full_namespaces(unread)
+    # Last, because a run writes few Events: those without room may be thousands of one namespace.
+    objects += without_room
     seen = found.keys() - dropped
     held = _held(cluster, [*copies.values()], listed, seen)
     if held:
