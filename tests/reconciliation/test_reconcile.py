@@ -258,6 +258,12 @@ def test_launches_that_cannot_be_checked_are_a_problem_and_the_rest_goes_on(
     assert bool(report.paused_pools) == (part != "pools")
 
 
+def test_late_nodes_are_not_read_if_the_names_of_the_nodes_cannot_be_read() -> None:
+    report = run(Account(instances_=[observed()], fails={"nodes", "late nodes"}))
+    (problem,) = report.problems
+    assert "could not read the names of the nodes" in problem.message
+
+
 def test_a_dry_run_continues_no_launch() -> None:
     account = Account(
         instances_=[observed()],

@@ -317,9 +317,10 @@ class Reconciliation:
         with report.guard("check launched instances"):
             report.add(launches.check_instances(cluster, here))
         with report.guard("read the names of the nodes"):
-            report.add(launches.check_nodes(cluster, here, self._deps.open_cluster(cluster)))
-        with report.guard("read the nodes that are not initialized"):
-            report.add(launches.check_late_nodes(cluster, here, self._deps.open_cluster(cluster)))
+            nodes = self._deps.open_cluster(cluster)
+            report.add(launches.check_nodes(cluster, here, nodes))
+            with report.guard("read the nodes that are not initialized"):
+                report.add(launches.check_late_nodes(cluster, here, nodes))
         with report.guard("delete launch templates"):
             report.deleted_templates.extend(launches.delete_unused_templates(cluster))
 
