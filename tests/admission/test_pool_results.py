@@ -6,6 +6,7 @@ import pytest
 from leeway.admission.record import AdmissionResult
 from leeway.pool_pauses import JOIN_TIME, FailedInstance, PoolRecord
 from leeway.ports.aws import CloudUnavailable
+from leeway.reasons import Reason
 
 from tests.admission.admission_records import LAUNCH, request
 from tests.admission.admission_run import ATTEMPT, NODE, SECOND, admit, joins, use_case
@@ -63,6 +64,24 @@ def test_a_node_that_is_not_ready_in_two_admissions_counts_once() -> None:
     assert outcome.result is AdmissionResult.NOT_READY
     found = deps.pools[LAUNCH.pool]
     assert (found.unready, found.paused) == ((BEFORE[0], first), None)
+
+
+def test_a_node_that_paused_its_pool_and_is_admitted_later_reports_no_pause_again() -> None:
+    record = launched().model_copy(update={"attempt": 2})
+    deps = dependencies(record, nodes={NODE.name: NODE})
+    before = PoolRecord(
+        cluster=FACTS.cluster,
+        pool=LAUNCH.pool,
+        paused=Reason("NodesNeverReady", "Paused."),
+        paused_at=NOTICED,
+        paused_by=FACTS.instance,
+    )
+    deps.pools[before.pool] = before
+    outcome = use_case(deps).admit(replace(ATTEMPT, attempt=2), deps)
+    assert outcome is not None
+    assert outcome.result is AdmissionResult.ADMITTED
+    assert deps.pools[LAUNCH.pool].paused == before.paused
+    assert "Leeway Pool Paused" not in deps.reports
 
 
 def test_a_join_resets_the_row() -> None:

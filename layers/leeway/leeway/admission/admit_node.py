@@ -508,7 +508,7 @@ class PoolResults:
         self, record: Admission, launch: Launch, verdict: Readiness
     ) -> PoolRecord | None:
         """Count whether a launched node that has joined is ready for pods; returns the record of
-        the pool if this node paused it. A table that does not take that a node is ready delays
+        the pool if this failure paused it. A table that does not take that a node is ready delays
         nothing: the pool is paused earlier at most."""
         cluster, pool = record.facts.cluster, launch.pool
 
@@ -521,7 +521,7 @@ class PoolResults:
 
         if verdict.result is AdmissionResult.ADMITTED:
             with suppress(*API_ERRORS):
-                return self._write(record, launch, admit)
+                self._write(record, launch, admit)
         if verdict.result is AdmissionResult.NOT_READY:
             return self._write(record, launch, fail)
         return None
