@@ -149,6 +149,7 @@ class Counters:
     _topologies: list[str] = field(default_factory=list)
     _by_label: dict[tuple[str, str], list[tuple[PodTerm, int]]] = field(default_factory=dict)
     _by_other: list[tuple[PodTerm, int]] = field(default_factory=list)
+    _by_port: dict[int, list[tuple[HostPort, int]]] = field(default_factory=dict)
     _selecting: dict[tuple[str, frozenset[tuple[str, str]]], frozenset[int]] = field(
         default_factory=dict
     )
@@ -201,7 +202,9 @@ class Counters:
             self._topologies.append(topology)
             self._selecting.clear()
             self._known.clear()
-            if isinstance(what, CountedPods):
+            if isinstance(what, HostPort):
+                self._by_port.setdefault(what.port, []).append((what, number))
+            else:
                 self._index(what.pods, number)
                 if what.nodes != EVERY_NODE:
                     self._of_some[number] = what.nodes
@@ -222,8 +225,8 @@ class Counters:
         ports = frozenset(
             number
             for port in spec.ports
-            for other, number in self._terms.items()
-            if isinstance(other, HostPort) and ports_conflict(port, other)
+            for other, number in self._by_port.get(port.port, ())
+            if ports_conflict(port, other)
         )
         labels = frozenset(spec.labels.items())
         key = (spec.namespace, labels)
