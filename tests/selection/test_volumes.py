@@ -63,9 +63,10 @@ def test_many_volumes_of_a_class_with_several_topologies_have_few_terms() -> Non
         {"name": f"v-{n}", "persistentVolumeClaim": {"claimName": f"c-{n}"}} for n in range(40)
     ]
     claims = [claim(f"c-{n}", storageClassName="fast") for n in range(40)]
-    assert zones({**CLAIMED, "spec": {**CLAIMED["spec"], "volumes": volumes}}, either, *claims) == [
-        {"a", "b"}
-    ]
+    objects = ({**CLAIMED, "spec": {**CLAIMED["spec"], "volumes": volumes}}, either, *claims)
+    assert zones(*objects) == [{"a", "b"}]
+    (found,) = pending_pods(objects, {})
+    assert len(found.spec.terms) == 2
 
 
 def test_a_claim_without_a_class_uses_the_default_class() -> None:

@@ -402,9 +402,9 @@ def with_volumes(spec: PodSpec, volumes: Iterable[VolumeNeeds]) -> PodSpec:
     if not requirements:
         return spec
     attached = Resources({EBS_VOLUMES: sum(volume_needs.attached for volume_needs in requirements)})
-    terms = _combined(
-        spec.terms, [volume_needs.terms for volume_needs in requirements if volume_needs.terms]
-    )
+    # Without duplicates: a pod may have thousands of volumes of one class.
+    of_volumes = dict.fromkeys(needs.terms for needs in requirements if needs.terms)
+    terms = _combined(spec.terms, of_volumes)
     of_pod = spec.own_terms
     return replace(
         spec,
@@ -418,7 +418,7 @@ def _combined(terms: Terms, others: Iterable[Terms]) -> Terms:
     """Return the conjunction of several lists of alternative terms."""
     found = list(terms or (Requirements(),))
     for other in others:
-        # Without the duplicates: a pod may have many volumes whose class names several zones.
+        # Without duplicates: volumes of several classes and zones have many terms in common.
         found = list(dict.fromkeys(term.intersection(each) for term in found for each in other))
     return tuple(dict.fromkeys(found)) if any(found) or len(found) != 1 else ()
 
