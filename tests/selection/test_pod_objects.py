@@ -1,5 +1,6 @@
 """Kubernetes objects are converted to the pods and nodes of packing."""
 
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -107,6 +108,22 @@ def test_a_pod_with_too_much_to_plan_with_gets_no_node(what: str, most: int) -> 
     )
     left = PodSpec("shop", {"app": "web"}, found.requests, unmet=found.unmet)
     assert replace(found, pod_anti_affinity=()) == left
+
+
+@pytest.mark.parametrize(("terms", "labels"), [(1_500, 1_500), (200, 10_000)])
+def test_too_many_terms_and_labels_of_nodes_are_not_combined(terms: int, labels: int) -> None:
+    """1.5 MiB hold 10,000 of both, which would be 100 million expressions."""
+    spec = needs(terms)["terms of affinity and topology spread"]
+    document = pod(**spec, nodeSelector={f"label-{n}": "x" for n in range(labels)})
+    tracemalloc.start()
+    try:
+        found = pod_spec(document)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found.unmet is not None
+    assert found.unmet.code == "PodTooComplex"
+    assert peak < 20_000_000  # bytes
 
 
 def test_a_pod_that_is_too_complex_keeps_other_pods_off_its_node_if_it_may() -> None:

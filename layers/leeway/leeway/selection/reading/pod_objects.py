@@ -337,6 +337,10 @@ def _spec_without_volumes(pod: Document, priorities: Document) -> PodSpec:
     )
 
 
+MOST_TERMS = 250
+MOST_EXPRESSIONS = 2_500
+"""Terms of a pod that is planned, and expressions in them (see `_bounded`)."""
+
 _APART = (PodTerm(HOSTNAME, LabelSelector(), None),)
 
 
@@ -371,9 +375,10 @@ def _sizes(spec: PodSpec) -> Iterator[tuple[str, int, int]]:
     selectors = [each.selector.requirements for each in of_pods if each.selector is not None]
     expressions = [one for each in (*of_nodes, *selectors) for one in each.values()]
     yield "preferences", len(spec.preferred_terms) + len(preferred), 100
-    yield "terms of affinity and topology spread", len(of_nodes) + len(of_pods), 250
+    yield "terms of affinity and topology spread", len(of_nodes) + len(of_pods), MOST_TERMS
     yield "topology keys", len({each.topology for each in of_pods}), 25
-    yield "expressions in its terms of affinity and topology spread", len(expressions), 2_500
+    what = "expressions in its terms of affinity and topology spread"
+    yield what, len(expressions), MOST_EXPRESSIONS
     yield "values in these expressions", sum(len(one.values) for one in expressions), 25_000
     yield "tolerations", len(spec.tolerations), 250
     yield "host ports", len(spec.ports), 1_000
@@ -387,13 +392,17 @@ def _requests(spec: Document, resized: "Resizes") -> Resources:
 
 
 def _terms(spec: Document) -> Terms:
-    """The terms of node affinity, each combined with the nodeSelector."""
+    """The terms of node affinity, each combined with the nodeSelector. They are not combined if
+    either is too complex already: 1.5 MiB hold 10,000 of both."""
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     terms: Terms = (Requirements(),)
     if required:
         terms = tuple(_node_terms(required)) or (_NO_NODE,)
-    return _combined(terms, [(Requirements.from_labels(spec.get("nodeSelector") or {}),)])
+    selector = Requirements.from_labels(spec.get("nodeSelector") or {})
+    if len(terms) > MOST_TERMS:
+        return terms
+    return (selector,) if len(selector) > MOST_EXPRESSIONS else _combined(terms, [(selector,)])
 
 
 def with_volumes(spec: PodSpec, volumes: Iterable[VolumeNeeds]) -> PodSpec:
