@@ -108,7 +108,9 @@ def list_any(
         ClusterUnavailable, ClusterRefused: the API server did not answer, or refused.
     """
     try:
-        listed = connection.call(lambda one: list_objects(one, path, _OBJECTS, selection=selection))
+        return connection.call(
+            lambda one: list_objects(one, path, _OBJECTS, without_nulls, selection)
+        )
     except ClusterUnavailable as error:
         if is_unknown_path(error):
             return []
@@ -117,7 +119,6 @@ def list_any(
         if error.response.status_code == 404:
             return []
         raise ClusterRefused(str(error)) from error
-    return [without_nulls(one) for one in listed]
 
 
 def list_pages[T](
