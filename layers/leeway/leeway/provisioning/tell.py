@@ -169,9 +169,9 @@ def answer_of(
 
     `joined` are the names of all Nodes. `starting` are the instances of Nodes that are not ready
     for pods, by name, and `earlier` those of Nodes in service that an earlier answer names: pods
-    may have moved to them already. The outcome names a node that has not joined
-    by its instance. `in_place_of` is the instance of a static `pool` that goes only when another
-    one is in its place; empty if there is none.
+    may have moved to them already. The outcome names a node that has not joined by its instance.
+    `in_place_of` is the instance of a static `pool` that goes only when another one is in its
+    place; empty if there is none.
     """
     names = {pod.name for pod in pods}
     launched = dict.fromkeys(earlier.values())
