@@ -39,7 +39,7 @@ class FakeCluster:
     - `joins_in`: seconds from the notice until the retiring instance has a node. `starts_in`:
       seconds from the launch until the successor's node is Ready, None if it never is.
       `settles_in`: seconds from then until it is ready for pods: it has its `startup_taints` until
-      then, and its `settled_labels` from then on.
+      then, and its `settled_labels` from then on. `successor_pods`: the pods on it.
     - `blocks`: a budget blocks every eviction. `ends_in`: seconds that an evicted pod takes.
     - `down_for`: seconds from the notice for which the API server does not answer;
       `uncounted_for`: seconds for which it does not list all nodes.
@@ -62,6 +62,7 @@ class FakeCluster:
     settles_in: float = 0.0
     startup_taints: tuple[Taint, ...] = (STARTUP_TAINT,)
     settled_labels: dict[str, str] = field(default_factory=lambda: {INITIALIZED: "true"})
+    successor_pods: list[Pod] = field(default_factory=list)
     annotations: dict[str, str] = field(default_factory=dict)
     marked: bool = False
     ready: int = 20
@@ -151,6 +152,8 @@ class FakeCluster:
             raise ClusterRefused(
                 '403: pods is forbidden: User "leeway" cannot list resource "pods"'
             )
+        if node == "new":
+            return self.successor_pods
         self.listed_at.append(self._now)
         self.pods = [
             pod

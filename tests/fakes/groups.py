@@ -36,8 +36,8 @@ class FakeGroups:
     - `full`: the zones without capacity. `launch_error`: the group's answer to LaunchInstances.
     - `detaches`: whether DetachInstances is allowed. `answers_refused`: how many hook answers are
       refused.
-    - `successor_dies`: the successor leaves the group before it is Ready. `successor_is_ready`:
-      whether pods may run on it; without a hook, it must not be terminated then.
+    - `successor_dies`: the successor leaves the group before it is Ready.
+      `successor_may_have_pods`: without a hook, it must not be terminated then.
     - `replaces`: the group has launched REPLACEMENT by itself, which has no node.
     - `on_hooks`: called with the group's hooks when it terminates the retiring instance.
       `pods_left`: returns the pods on it; without a hook, a termination must find none.
@@ -56,7 +56,7 @@ class FakeGroups:
     full: set[str] = field(default_factory=set)
     launch_error: str = ""
     successor_dies: bool = False
-    successor_is_ready: Callable[[], bool] = lambda: False
+    successor_may_have_pods: Callable[[], bool] = lambda: False
     replaces: bool = False
     answers_refused: int = 0
     on_hooks: Callable[[tuple[LifecycleHook, ...]], None] = lambda _: None
@@ -146,7 +146,8 @@ class FakeGroups:
             self.replaces = False
             return
         if instance == SUCCESSOR:
-            assert self.hooks or not self.successor_is_ready(), "no hook keeps it for its pods"
+            may_have_pods = self.successor_may_have_pods()
+            assert self.hooks or not may_have_pods, "no hook keeps it for its pods"
             self.actions.add("end successor and decrement" if decrement else "end successor")
             self.desired -= decrement
             self.launched_at = None if decrement else self.actions.clock.time

@@ -9,7 +9,7 @@ from leeway.execution.attempt import AttemptId
 from leeway.execution.shared_cache import SharedCache
 from leeway.notices import LifecycleHook, NoticeKind
 from leeway.ports.aws import CloudUnavailable
-from leeway.ports.kubernetes_objects import Node, Pod
+from leeway.ports.kubernetes_objects import Controller, Node, Pod
 from leeway.ports.workloads import Workloads
 from leeway.retirement.attempts import undo
 from leeway.retirement.context import DRAIN_STATE, Attempt, DrainState, Ports
@@ -32,6 +32,7 @@ from tests.fakes.targets import FakeTargets
 from tests.retirement.retirements import FACTS, HOOK, NOTICED, notice, take
 
 POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
+DAEMONSET = Controller("DaemonSet", "cni")
 HOOKED = ("leeway-drain",)
 ATTEMPT_ID = AttemptId(FACTS.instance, FACTS.cluster, 1)
 
@@ -159,8 +160,9 @@ class RetirementFakes:
         self.groups.on_hooks = received
 
 
-def _is_ready(node: Node | None) -> bool:
-    return node is not None and node.ready
+def _may_have_pods(node: Node | None, pods: list[Pod]) -> bool:
+    takes_pods = node is not None and node.ready and not node.taints
+    return takes_pods or any(pod.controller != DAEMONSET for pod in pods)
 
 
 def fakes_for(record: Retirement) -> RetirementFakes:
@@ -171,7 +173,9 @@ def fakes_for(record: Retirement) -> RetirementFakes:
     table.records(RETIREMENT)[record.instance] = record
     cluster = FakeCluster(groups, reports)
     groups.pods_left = lambda: cluster.pods
-    groups.successor_is_ready = lambda: _is_ready(FakeCluster.node(cluster, "new"))
+    groups.successor_may_have_pods = lambda: _may_have_pods(
+        FakeCluster.node(cluster, "new"), cluster.successor_pods
+    )
     return RetirementFakes(
         clock=clock,
         actions=actions,

@@ -18,6 +18,7 @@ from leeway.retirement.record import ReturnTerms
 from tests.fakes.failing import failing
 from tests.fakes.groups import SUCCESSOR
 from tests.fakes.retirement import (
+    DAEMONSET,
     HOOKED,
     POD,
     RetirementFakes,
@@ -28,6 +29,7 @@ from tests.fakes.retirement import (
 from tests.retirement.retirements import NOTICED
 
 WEB = replace(POD, controller=Controller("ReplicaSet", "web"))
+DAEMON = replace(POD, controller=DAEMONSET)
 DRIFTED = ReturnTerms(cause="Drifted", optional=True)
 FORCED = ReturnTerms(cause="Drifted", optional=True, forced=True)
 FOREVER = NOTICED + timedelta(days=365)
@@ -116,6 +118,15 @@ def test_a_template_whose_nodes_never_join_costs_no_pod_and_no_capacity() -> Non
     assert outcome.reason.code == "SuccessorNotReady"
     ended = fakes.actions.order_of("launch", "end successor", "end successor and decrement")
     assert ended == ["launch", "end successor and decrement"]
+
+
+def test_a_successor_with_a_startup_taint_that_stays_is_ended_without_pods_only() -> None:
+    """Its condition Ready says nothing about its pods."""
+    fakes = drifted(starts_in=60, settles_in=10_000, successor_pods=[DAEMON])
+    assert kept(fakes).reason.code == "SuccessorNotReady"
+    assert fakes.actions.order_of("end successor and decrement") != []
+    fakes = drifted(starts_in=60, settles_in=10_000, successor_pods=[DAEMON, WEB])
+    assert [one.code for one in retire(fakes).refused] == ["SuccessorKept"]
 
 
 def test_a_successor_that_leaves_its_group_keeps_the_node() -> None:

@@ -321,6 +321,13 @@ def test_a_successor_with_pods_ends_only_if_a_hook_keeps_it() -> None:
     assert (ended(fakes), fakes.groups.desired) == (["end successor and decrement"], 3)
 
 
+def test_a_successor_with_pods_that_is_not_ready_for_a_moment_is_kept() -> None:
+    fakes = gone()
+    fakes.cluster.starts_in, fakes.cluster.successor_pods = 10**6, [POD]
+    assert [one.code for one in next_attempt(fakes).refused] == ["SuccessorKept"]
+    assert ended(fakes) == []
+
+
 def test_a_booting_instance_of_a_group_that_others_raised_may_be_theirs() -> None:
     fakes = gone()
     fakes.groups.replaces = True

@@ -44,13 +44,7 @@ from leeway.retirement.disruption_budget import (
     retry_pause,
 )
 from leeway.retirement.plan import pause_before_next_pass
-from leeway.retirement.pods import (
-    DAEMONSET,
-    FINISHED_PHASES,
-    PodAction,
-    decide_pod,
-    read_answer,
-)
+from leeway.retirement.pods import keeps_node_in_use, read_answer
 from leeway.retirement.reasons import (
     DISRUPTION_NOT_DECIDED,
     INSTANCE_ENTERS_SERVICE,
@@ -466,7 +460,7 @@ def confirm_return(
     Raises:
         ClusterUnavailable, ClusterRefused: the pods cannot be read.
     """
-    pods = [one for one in cluster.pods_on(node.name) if _counts(one, now)]
+    pods = [one for one in cluster.pods_on(node.name) if keeps_node_in_use(one, now)]
     if reason := why_kept(node, pods, terms, now):
         return reason
     if terms.forced:
@@ -512,12 +506,6 @@ def why_kept(node: Node, pods: Sequence[Pod], terms: ReturnTerms, now: datetime)
         if pod.protected_until is not None and now < pod.protected_until:
             return NODE_PROTECTED(protections=f"pod {pod.key} has the annotation {PROTECTS_POD}")
     return None
-
-
-def _counts(pod: Pod, now: datetime) -> bool:
-    of_daemonset = pod.controller is not None and pod.controller.kind == DAEMONSET
-    leaves = decide_pod(pod, now).action is PodAction.LEAVE
-    return not (of_daemonset or leaves or pod.phase in FINISHED_PHASES)
 
 
 def request_disruption(

@@ -1,6 +1,6 @@
 """Successors from Auto Scaling groups: their zones, their launch, and the capacity of the group."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,6 +14,7 @@ from leeway.ports.kubernetes import Cluster
 from leeway.ports.kubernetes_objects import Node
 from leeway.reasons import Reason, counted
 from leeway.retirement.context import Attempt
+from leeway.retirement.pods import keeps_node_in_use
 from leeway.retirement.reasons import SUCCESSOR_FOUND, SUCCESSOR_KEPT
 from leeway.retirement.record import Method, ReplacementIntent, Retirement, Successor, ZoneChoice
 from leeway.selection.labels import INITIALIZED, is_startup_taint
@@ -225,15 +226,17 @@ def restore_capacity(
         return RestoredCapacity(record, restored=True, hook_waits=waits)
     if intent.method is Method.REQUEST_CAPACITY:
         return RestoredCapacity(record, restored=True)
-    ended = [*_in_group(attempt, _find_successors(attempt, record))]
+    successors = [*_in_group(attempt, _find_successors(attempt, record))]
     if not in_service:
-        ended = [one for one in ended if one[1].desired >= intent.desired]
-    elif not ended and record.follows_template and not repeated:
-        ended = [*_booting(attempt, intent)][:1]
-    marked = _mark_ending(attempt, record, intent) if in_service and ended else record
+        successors = [one for one in successors if one[1].desired >= intent.desired]
+    elif not successors and record.follows_template and not repeated:
+        successors = [*_booting(attempt, intent)][:1]
+    ends, kept = _which_end(attempt, intent, successors, gone=not in_service)
+    marked = _mark_ending(attempt, record, intent) if in_service and ends else record
     if marked is None:
         return RestoredCapacity(None)
-    kept = _end_successors(attempt, intent, ended, gone=not in_service)
+    for instance, decrement in ends.items():
+        attempt.ports.groups.terminate_in_group(instance, decrement)
     return RestoredCapacity(marked, kept, restored=True)
 
 
@@ -266,34 +269,36 @@ def _mark_ending(
     return attempt.update(record, ending=True, successors=intent.successors)
 
 
-def _end_successors(
+def _which_end(
     attempt: Attempt,
     intent: ReplacementIntent,
     successors: Iterable[tuple[Successor, GroupFacts]],
     gone: bool,
-) -> tuple[Reason, ...]:
-    """Terminate successors with a decrement; return why some are kept.
+) -> tuple[Mapping[str, bool], tuple[Reason, ...]]:
+    """Return which instances end instead of successors or as them, each with whether the group
+    shrinks by it, and why other successors are kept.
 
-    Pods may run on a successor whose node is Ready. If the retiring instance is `gone`, the group
-    has launched another one for it, which ends instead while it boots. Otherwise the successor ends
-    only if a terminate hook keeps it: the notice of the hook drains its node.
+    If pods may run on a successor and the retiring instance is `gone`, the group has launched
+    another one for it, which ends instead while it boots. Otherwise such a successor ends only if a
+    terminate hook keeps it: the notice of the hook drains its node.
     """
+    ends: dict[str, bool] = {}
     kept: list[Reason] = []
     for successor, group in successors:
-        ends = successor.instance
-        if _has_ready_node(attempt, ends):
+        ending = successor.instance
+        if _may_have_pods(attempt, ending):
             instead = _launched_instead(attempt, intent, group) if gone else ""
-            ends = instead or (ends if group.terminate_hook_waits else "")
-        if ends:
-            attempt.ports.groups.terminate_in_group(ends, decrement=group.may_shrink)
+            ending = instead or (ending if group.terminate_hook_waits else "")
+        if ending:
+            ends[ending] = group.may_shrink
         else:
             kept.append(SUCCESSOR_KEPT(group=group.name, instance=successor.instance))
-    return tuple(kept)
+    return ends, tuple(kept)
 
 
 def _launched_instead(attempt: Attempt, intent: ReplacementIntent, group: GroupFacts) -> str:
     """Return the instance that the group has launched in place of the retiring one, if it has no
-    Ready node; empty if there is none. If another client has changed the desired capacity, a new
+    pods yet; empty if there is none. If another client has changed the desired capacity, a new
     instance may be one that it has launched, such as the successor of another retirement."""
     if group.desired != intent.desired:
         return ""
@@ -307,21 +312,24 @@ def _launched_instead(attempt: Attempt, intent: ReplacementIntent, group: GroupF
 
 
 def _booting(attempt: Attempt, intent: ReplacementIntent) -> Iterator[tuple[Successor, GroupFacts]]:
-    """Yield the instances that a group has launched since the request, and that have no Ready
-    node."""
+    """Yield the instances that a group has launched since the request, and that have no pods
+    yet."""
     since = max(intent.requested_at, attempt.now() - LOOK_BACK)
     for one in attempt.ports.instances.launched_in(intent.group, since):
         attempt.ports.described[one.instance] = one
-        if not _has_ready_node(attempt, one.instance):
+        if not _may_have_pods(attempt, one.instance):
             found = Successor(one.instance, one.instance_type, one.zone, intent.reason)
             yield from _in_group(attempt, [found])
 
 
-def _has_ready_node(attempt: Attempt, instance: str) -> bool:
-    """Whether an instance has a Ready node, also one with an unexpected name."""
-    cluster = attempt.ports.open_cluster(attempt.id.cluster)
+def _may_have_pods(attempt: Attempt, instance: str) -> bool:
+    """Whether pods may run on an instance of a group: its node, also one with an unexpected name,
+    takes pods, or has some although it takes none now."""
+    cluster, now = attempt.ports.open_cluster(attempt.id.cluster), attempt.now()
     node = attempt.successor_node(instance, cluster) or cluster.node_of(instance, ())
-    return node is not None and node.ready
+    if node is None or takes_pods(node, in_group=True):
+        return node is not None
+    return any(keeps_node_in_use(pod, now) for pod in cluster.pods_on(node.name))
 
 
 def _find_successors(attempt: Attempt, record: Retirement) -> tuple[Successor, ...]:

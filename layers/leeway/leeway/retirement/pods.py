@@ -111,6 +111,14 @@ def decide_pod(
     return PodDecision(pod, PodAction.EVICT, reason, warning, refusals)
 
 
+def keeps_node_in_use(pod: Pod, now: datetime) -> bool:
+    """Return whether a node with this pod is not empty: it does not count if it has finished, or
+    if it is static, deleted long ago, or of a DaemonSet."""
+    of_daemonset = pod.controller is not None and pod.controller.kind == DAEMONSET
+    leaves = decide_pod(pod, now).action is PodAction.LEAVE
+    return not (of_daemonset or leaves or pod.phase in FINISHED_PHASES)
+
+
 def overdue_deletion(pod: Pod, now: datetime, skip_deleted_for: timedelta | None) -> Reason | None:
     """Return why the drain does not wait for a terminating pod any longer; None if it waits."""
     if pod.deletion is None or skip_deleted_for is None or now - pod.deletion <= skip_deleted_for:

@@ -137,7 +137,7 @@ def _end_undrained(
     replacement: ReplacementResult,
     record: Retirement,
 ) -> Outcome | None:
-    """End a retirement whose node stays until its successor is Ready: it is called off, or Leeway
+    """End a retirement whose node stays until its successor takes pods: it is called off, or Leeway
     cannot read the successor, and the next attempt waits for it again."""
     if replacement.called_off is not None:
         progress = RetirementProgress(cordoned, replacement)
