@@ -126,6 +126,15 @@ def test_a_return_that_waited_gets_the_time_of_its_drain_and_one_without_a_limit
     assert return_again(returned(deadline=None), TERMS, late).record.deadline is None
 
 
+def test_a_drain_that_outlasts_its_execution_keeps_its_deadline() -> None:
+    began, deadline = NOTICED + MINUTE, NOTICED + timedelta(days=30)
+    record = returned(drain_began_at=began, deadline=deadline)
+    late = latest_end(record) + OVERDUE
+    assert late < deadline
+    again = return_again(record, TERMS, late).record
+    assert (again.attempt, again.deadline) == (2, deadline)
+
+
 def test_a_return_whose_instance_has_ended_is_repeated_as_its_end() -> None:
     late = latest_end(returned()) + OVERDUE
     ended = check_overdue_retirement(returned(), "terminated", context(late))

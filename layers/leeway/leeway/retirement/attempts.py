@@ -114,11 +114,15 @@ def apply_return(
 
 def return_again(stored: Retirement, terms: ReturnTerms, now: datetime) -> RecordChange[Retirement]:
     """Decide how the return of an instance begins again after its execution died: on the terms that
-    it had, with as much time for the drain."""
-    began = stored.drain_began_at or stored.noticed_at
+    it had, with as much time for the drain. A drain that outlasts an execution goes on until its
+    deadline."""
+    began, deadline = stored.drain_began_at or stored.noticed_at, stored.deadline
+    outlasts = stored.drain_began_at is not None and deadline is not None and now < deadline
+    if deadline is not None and not outlasts:
+        deadline = now + (deadline - began)
     ruling = Ruling(
         action=Action.RETIRE,
-        deadline=None if stored.deadline is None else now + (stored.deadline - began),
+        deadline=deadline,
         replacement=stored.replacement,
         on_blocked=stored.on_blocked,
         reason=stored.reason,
