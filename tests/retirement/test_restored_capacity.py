@@ -283,6 +283,24 @@ def test_a_scheduled_change_of_a_node_that_leeway_cannot_read_ends_nothing() -> 
     assert (fakes.groups.desired, fakes.record.is_open) == (3, False)
 
 
+def test_a_group_ends_no_instance_with_a_scheduled_change_before_its_node_is_read() -> None:
+    """It cannot call LaunchInstances, so it would launch the successor by ending the instance."""
+    unsupported = {"launch_unsupported": "has a warm pool"}
+
+    def make(down_for: int) -> RetirementFakes:
+        change = NoticeKind.SCHEDULED_CHANGE
+        return retirement_fakes(
+            change, pods=[POD], blocks=False, hooks=HOOKED, down_for=down_for, overrides=unsupported
+        )
+
+    fakes = make(down_for=10**6)
+    assert (retire(fakes).result, ended(fakes)) == (RetirementResult.INCOMPLETE, [])
+    deadline = fakes.record.deadline
+    assert deadline is not None
+    fakes = make(down_for=int((deadline - NOTICED).total_seconds()) - 600)
+    assert (retire(fakes).result, ended(fakes)) == (RetirementResult.DRAINED, ["terminate"])
+
+
 def gone(**changes: object) -> RetirementFakes:
     """A retirement whose successor has pods, and whose instance has ended in another way."""
     fakes = rebalanced(blocks=True, **{"hooks": ()} | changes)

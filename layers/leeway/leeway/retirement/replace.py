@@ -8,6 +8,7 @@ from functools import partial
 from leeway.execution.attempt import Phase
 from leeway.execution.retrying import API_ERRORS
 from leeway.instances.facts import GroupFacts, OwnerKind, in_service
+from leeway.notices import NoticeKind
 from leeway.policy.rules import SUCCESSOR_TIMEOUT, VOLUNTARY, Replacement
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
@@ -188,6 +189,12 @@ def _decide_and_request(
         return _request_capacity(attempt, running, decision, node)
     if node == "" and record.facts.owner.kind is OwnerKind.LEEWAY:
         return _withdraw_promise(attempt, running, decision)
+    if group is not None and _must_find_node_first(running, node, decision.method):
+        reason = REPLACEMENT_REFUSED(
+            f"Group {group.name} launches the successor only if it ends the instance. EC2 may only "
+            "reboot it, and Leeway cannot read its node yet. Leeway retries until the deadline."
+        )
+        return ReplacementResult(False, running, reason)
     if group is not None and decision.method in ACTING:
         try:
             requested = _carry_out(attempt, running, decision, group)
@@ -490,8 +497,19 @@ def decide_intent(
         )
     if group is None or decision.method not in ACTING:
         return running, (decision, group)
+    if _must_find_node_first(record, node, decision.method):
+        return running, (decision, group)
     intent = _intent(attempt, record, decision, group, zones)
     return running.model_copy(update={"replacement_intent": intent}), (decision, group)
+
+
+def _must_find_node_first(record: Retirement, node: str | None, method: Method) -> bool:
+    """Whether a group must not end an instance yet: its scheduled change may be a reboot, after
+    which the pods start again, and only pods of a node that was read can be drained before."""
+    unread = record.kind is NoticeKind.SCHEDULED_CHANGE and node is None
+    known = record.replacement_intent
+    requested = known is not None and known.method is method
+    return unread and method is Method.TERMINATE_IN_GROUP and not requested
 
 
 def _should_use_pools(
