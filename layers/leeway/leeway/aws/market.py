@@ -25,13 +25,13 @@ class Ec2Market:
     endpoints: see `pricing_region`."""
 
     def __init__(self, ec2: Callable[[], Any], pricing: Callable[[], Any]) -> None:
-        self._client = ec2
+        self._ec2 = ec2
         self._pricing = pricing
 
     def types(self) -> tuple[Machine, ...]:
         """Read every instance type, sorted by name, with all pages of DescribeInstanceTypes."""
         with aws_errors():
-            pages = self._client().get_paginator("describe_instance_types").paginate()
+            pages = self._ec2().get_paginator("describe_instance_types").paginate()
             found = [machine(document) for page in pages for document in page["InstanceTypes"]]
         return tuple(sorted(found, key=lambda kind: kind.name))
 
@@ -39,7 +39,7 @@ class Ec2Market:
         """Read the names of the types that each zone offers, by zone name."""
         zones: dict[str, set[str]] = {}
         with aws_errors():
-            pages = self._client().get_paginator("describe_instance_type_offerings")
+            pages = self._ec2().get_paginator("describe_instance_type_offerings")
             for page in pages.paginate(LocationType="availability-zone"):
                 for offering in page["InstanceTypeOfferings"]:
                     zones.setdefault(offering["Location"], set()).add(offering["InstanceType"])
@@ -48,14 +48,14 @@ class Ec2Market:
     def zone_ids(self) -> dict[str, str]:
         """Read the zone ids, which are the same in all accounts, by zone name."""
         with aws_errors():
-            zones = self._client().describe_availability_zones()["AvailabilityZones"]
+            zones = self._ec2().describe_availability_zones()["AvailabilityZones"]
         return {zone["ZoneName"]: zone["ZoneId"] for zone in zones}
 
     def spot(self) -> dict[str, dict[str, float]]:
         """Read the current Spot prices on Linux, in USD per hour, by zone and type."""
         latest: dict[tuple[str, str], tuple[datetime, float]] = {}
         with aws_errors():
-            pages = self._client().get_paginator("describe_spot_price_history")
+            pages = self._ec2().get_paginator("describe_spot_price_history")
             # With a start time of now, EC2 returns the current price of each type and zone.
             history = pages.paginate(ProductDescriptions=_LINUX, StartTime=datetime.now(UTC))
             for page in history:

@@ -126,11 +126,11 @@ def read_catalog(
         CatalogUnavailable: no part was read, or there are no types or no offerings.
     """
     readers: dict[Part, Callable[[], Any]] = {
-        Part.TYPES: market.types,
-        Part.OFFERINGS: market.offered,
+        Part.TYPES: partial(market.types),
+        Part.OFFERINGS: partial(market.offered),
         Part.ON_DEMAND_PRICES: partial(market.on_demand, region),
-        Part.SPOT_PRICES: market.spot,
-        Part.ZONES: market.zone_ids,
+        Part.SPOT_PRICES: partial(market.spot),
+        Part.ZONES: partial(market.zone_ids),
     }
     survey, errors = former, dict[Part, str]()
     for part, read in readers.items():

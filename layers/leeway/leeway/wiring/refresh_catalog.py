@@ -3,7 +3,8 @@
 from functools import cache, partial
 
 from leeway.aws.market import Ec2Market, pricing_region
-from leeway.catalog import refresh
+from leeway.catalog.refresh import CatalogRefresh, CatalogTelemetry
+from leeway.catalog.refresh import refresh_catalog as refresh
 from leeway.wiring.clients import (
     background_client,
     clock,
@@ -21,15 +22,20 @@ def _market(region: str) -> Ec2Market:
     return Ec2Market(partial(background_client, "ec2"), pricing)
 
 
-def refresh_catalog() -> refresh.CatalogRefresh:
+def refresh_catalog() -> CatalogRefresh:
     """Read the catalog of the region that this function runs in, and store it.
 
     Raises:
         CatalogUnavailable, CloudUnavailable: as `leeway.catalog.refresh.refresh_catalog`.
     """
     region = str(session().region_name)
-    report = refresh.CatalogTelemetry(logger(), metrics()).catalog_refreshed
-    return refresh.refresh_catalog(_market(region), table(), report, clock(), region)
+    return refresh(
+        _market(region),
+        table(),
+        CatalogTelemetry(logger(), metrics()).catalog_refreshed,
+        clock(),
+        region,
+    )
 
 
 prepare(["dynamodb"], [])
