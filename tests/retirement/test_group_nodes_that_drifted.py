@@ -148,6 +148,17 @@ def test_a_group_that_refuses_to_end_the_successor_is_repeated_without_a_drain()
     assert not fakes.cluster.marked
 
 
+def test_a_group_that_refuses_to_end_what_it_launched_instead_is_asked_again() -> None:
+    fakes = drifted(starts_in=10_000, successor_dies=True, replaces=True)
+    error, once = CloudRefused("AccessDenied"), iter([True])
+    failing(fakes.groups, "terminate_in_group", error, lambda: next(once, False))
+    assert [one.code for one in retire(fakes).refused] == ["GroupTerminationRefused"]
+    fakes.undo(NoticeKind.STATE_CHANGE, state="running", after=2 * 3600)
+    assert not next_attempt(fakes).refused
+    assert fakes.actions.order_of("end replacement and decrement") != []
+    assert (fakes.groups.desired, fakes.record.is_open) == (3, False)
+
+
 def test_a_budget_that_blocks_now_keeps_the_node_before_a_successor_is_launched() -> None:
     fakes = drifted(blocks=True)
     assert "refuses to evict pod" in kept(fakes).reason.message

@@ -232,7 +232,9 @@ def restore_capacity(
     elif not successors and record.follows_template and not repeated:
         successors = [*_booting(attempt, intent)][:1]
     ends, kept = _which_end(attempt, intent, successors, gone=not in_service)
-    marked = _mark_ending(attempt, record, intent) if in_service and ends else record
+    marked: Retirement | None = record
+    if in_service and ends:
+        marked = _mark_ending(attempt, record, tuple(successor for successor, _ in successors))
     if marked is None:
         return RestoredCapacity(None)
     for instance, decrement in ends.items():
@@ -251,7 +253,7 @@ def _end_instance(
         successors = _find_successors(attempt, record)
         launched = bool(successors) or not intent.zones
         lowered = group.desired < intent.desired and not any(_in_group(attempt, successors))
-    marked = _mark_ending(attempt, record, intent)
+    marked = _mark_ending(attempt, record, intent.successors)
     if marked is None:
         return RestoredCapacity(None)
     decrement = launched and group.may_shrink and not lowered
@@ -260,13 +262,14 @@ def _end_instance(
 
 
 def _mark_ending(
-    attempt: Attempt, record: Retirement, intent: ReplacementIntent
+    attempt: Attempt, record: Retirement, successors: tuple[Successor, ...]
 ) -> Retirement | None:
-    """Record that the group is asked to terminate an instance now: a repeated step must not end
-    another one. None if a newer attempt has superseded this one."""
-    if intent.ending:
+    """Record that the group is asked to terminate the instance, or these successors, now: a
+    repeated step must not end another one. None if a newer attempt has superseded this one."""
+    intent = record.replacement_intent
+    if intent is not None and intent.ending:
         return record
-    return attempt.update(record, ending=True, successors=intent.successors)
+    return attempt.update(record, ending=True, successors=successors)
 
 
 def _which_end(
