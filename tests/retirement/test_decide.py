@@ -87,13 +87,6 @@ def test_a_group_with_a_suspended_launch_process_keeps_its_instance() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [OwnerKind.MANAGED_NODE_GROUP, OwnerKind.AUTO_MODE, OwnerKind.KARPENTER]
-)
-def test_owners_that_replace_their_own_nodes_get_no_request(kind: OwnerKind) -> None:
-    assert decide(group(), Owner(kind, "x")).method is Method.LEFT_TO_OWNER
-
-
-@pytest.mark.parametrize(
     ("owner", "requested"),
     [(GROUP, Method.DETACH), (GROUP, None)],
 )
@@ -224,11 +217,11 @@ def test_the_reason_names_zones_and_scale_in_protection() -> None:
 
 def test_a_managed_group_that_leeway_retires_is_treated_like_another_group() -> None:
     owner = Owner(OwnerKind.MANAGED_NODE_GROUP, "ng")
-    assert decide(group(**HOOKED), owner, leeway_retires=True).method is Method.TERMINATE_IN_GROUP
+    assert decide(group(**HOOKED), owner).method is Method.TERMINATE_IN_GROUP
 
 
 def test_no_instance_of_a_managed_group_is_detached() -> None:
-    decision = decide(group(), Owner(OwnerKind.MANAGED_NODE_GROUP, "ng"), leeway_retires=True)
+    decision = decide(group(), Owner(OwnerKind.MANAGED_NODE_GROUP, "ng"))
     assert decision.method is Method.NOTHING
     assert "EKS does not let instances leave" in decision.reason.message
 
@@ -237,7 +230,7 @@ def test_no_instance_of_a_managed_group_is_detached() -> None:
 def test_owners_that_launch_for_pods_replace_the_nodes_that_leeway_retires(
     kind: OwnerKind,
 ) -> None:
-    decision = decide(None, Owner(kind, "general"), leeway_retires=True)
+    decision = decide(None, Owner(kind, "general"))
     assert decision.method is Method.LEFT_TO_OWNER
     assert "launches the capacity that the evicted pods need" in decision.reason.message
 
@@ -264,7 +257,7 @@ NOTICES = [
 def test_an_instance_of_a_pool_is_replaced_by_pools_unless_the_policy_forbids_it() -> None:
     for case in product(NOTICES, Replacement, [None, Method.REQUEST_CAPACITY], [False, True]):
         kind, replacement, requested, use_pools = case
-        decision = decide_replacement(kind, replacement, POOL, None, requested, True, "", use_pools)
+        decision = decide_replacement(kind, replacement, POOL, None, requested, "", use_pools)
         if replacement is Replacement.NONE:
             assert (decision.method, decision.before) == (Method.NOTHING, False), case
             continue
@@ -282,7 +275,7 @@ def test_only_a_group_without_capacity_whose_cluster_allows_it_uses_pools() -> N
         kind, replacement, owner = case
         facts = group(desired=3, maximum=4) if owner in groups else None
         without, using = (
-            decide_replacement(kind, replacement, Owner(owner, "ng"), facts, None, True, "", use)
+            decide_replacement(kind, replacement, Owner(owner, "ng"), facts, None, "", use)
             for use in (False, True)
         )
         assert without.method is not Method.REQUEST_CAPACITY, case

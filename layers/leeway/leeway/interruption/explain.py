@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from leeway.durations import render_duration
-from leeway.instances.facts import GroupFacts, InstanceFacts, Owner, OwnerKind, owner_of
+from leeway.instances.facts import GroupFacts, InstanceFacts, Owner, owner_of
 from leeway.interruption.receive_notice import OWNER_RETIRES_NODE, RETIREMENT_SCHEDULED
 from leeway.notices import Notice
 from leeway.policy.rules import (
@@ -149,7 +149,7 @@ def plan_instance(
     action, reason = _plan_action(notice, policy, ruling, found, begins)
     terms = Terms(ruling.deadline, ruling.on_blocked)
     drains = action in DRAINS
-    replacement = _replacement(notice, policy, ruling, found) if drains else None
+    replacement = _replacement(notice, ruling, found) if drains else None
     owner = found.owner
     return InstancePlan(
         instance=found.instance,
@@ -193,7 +193,7 @@ def _plan_action(
             "The instance is running: the marks of an earlier retirement are removed from its node."
         )
         return PlannedAction.UNDO, marks
-    if owner is not None and owner.retires_itself and not _leeway_retires(policy, owner):
+    if owner is not None and not policy.retires_nodes_of(owner):
         name = f"{owner.kind} {owner.name}".strip()
         return PlannedAction.LEAVE, str(OWNER_RETIRES_NODE(owner=name))
     if found.instance in notice.over:
@@ -213,23 +213,12 @@ def _plan_action(
             return PlannedAction.RETIRE, f"The instance is retired. {why}"
 
 
-def _leeway_retires(policy: ClusterPolicy, owner: Owner) -> bool:
-    return owner.kind in policy.retires_for and owner.kind is not OwnerKind.FARGATE
-
-
 def _replacement(
-    notice: Notice, policy: ClusterPolicy, ruling: Ruling, found: InstanceFindings
+    notice: Notice, ruling: Ruling, found: InstanceFindings
 ) -> ReplacementDecision | None:
     if found.facts is None:
         return None
-    owner = found.facts.owner
-    return decide_replacement(
-        notice.kind,
-        ruling.replacement,
-        owner,
-        found.group,
-        leeway_retires=_leeway_retires(policy, owner),
-    )
+    return decide_replacement(notice.kind, ruling.replacement, found.facts.owner, found.group)
 
 
 def _remarks(

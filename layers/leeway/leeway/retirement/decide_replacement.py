@@ -37,7 +37,6 @@ def decide_replacement(
     owner: Owner,
     group: GroupFacts | None,
     requested: Method | None = None,
-    leeway_retires: bool = False,
     refused: str = "",
     use_pools: bool = False,
 ) -> ReplacementDecision:
@@ -45,15 +44,14 @@ def decide_replacement(
 
     `group` is read now or from the cache; None says that the instance is in no group now.
     `requested` is the method that an earlier attempt recorded, and may have requested.
-    `leeway_retires` says that by the policy Leeway retires this owner's instances, although the
-    owner would do so itself. `refused` is why the group has just refused LaunchInstances.
-    `use_pools` says that EC2 has no capacity for the group in any zone, and that the Cluster
-    manifest allows nodes of Leeway's pools instead.
+    `refused` is why the group has just refused LaunchInstances. `use_pools` says that EC2 has no
+    capacity for the group in any zone, and that the Cluster manifest allows nodes of Leeway's pools
+    instead.
 
     Sources: EC2 Auto Scaling user guide, "Launch instances synchronously", "Detach EC2 instances",
     "Lifecycle hooks", "Capacity Rebalancing", "Use instance scale-in protection".
     """
-    if decision := decide_without_group(kind, replacement, owner, leeway_retires):
+    if decision := decide_without_group(kind, replacement, owner):
         return decision
     before = _waits(kind, replacement)
     if group is None:
@@ -123,7 +121,7 @@ def _why_no_launch_instances(group: GroupFacts) -> str:
 
 
 def decide_without_group(
-    kind: NoticeKind, replacement: Replacement, owner: Owner, leeway_retires: bool
+    kind: NoticeKind, replacement: Replacement, owner: Owner
 ) -> ReplacementDecision | None:
     """Return the decision if it does not depend on the instance's group; None if it does."""
     if replacement is Replacement.NONE:
@@ -143,7 +141,7 @@ def decide_without_group(
             "provision_nodes launches nodes for its pods."
         )
         return ReplacementDecision(Method.REQUEST_CAPACITY, reason, _waits(kind, replacement))
-    return _owner_replaces(owner, leeway_retires)
+    return _owner_replaces(owner)
 
 
 _NOT_RECOMMENDED = VOLUNTARY - {NoticeKind.REBALANCE}
@@ -246,16 +244,10 @@ def _with_cautions(reason: Reason, group: GroupFacts) -> Reason:
     )
 
 
-def _owner_replaces(owner: Owner, leeway_retires: bool) -> ReplacementDecision | None:
-    if not owner.retires_itself:
+def _owner_replaces(owner: Owner) -> ReplacementDecision | None:
+    if not owner.retires_itself or owner.kind is OwnerKind.MANAGED_NODE_GROUP:
         return None
     name = f"{owner.kind} {owner.name}".strip()
-    if not leeway_retires:
-        return ReplacementDecision(
-            Method.LEFT_TO_OWNER, LEFT_TO_OWNER(f"{name} replaces its own nodes.")
-        )
-    if owner.kind is OwnerKind.MANAGED_NODE_GROUP:
-        return None
     return ReplacementDecision(
         Method.LEFT_TO_OWNER,
         LEFT_TO_OWNER(f"{name} launches the capacity that the evicted pods need."),

@@ -129,9 +129,7 @@ def dry_run(attempt: Attempt, record: Retirement, node: str) -> tuple[Replacemen
             ),
         )
     else:
-        decision = decide_replacement(
-            record.kind, record.replacement, record.facts.owner, group, leeway_retires=True
-        )
+        decision = decide_replacement(record.kind, record.replacement, record.facts.owner, group)
         replacement = ReplacementResult(True, record, decision.reason, decision.method)
     if not node:
         return replacement, Drain()

@@ -465,7 +465,7 @@ def decide_intent(
     version = record.version
     group = read[version] if version in read else _group_of(attempt, record, refused)
     requested = known.method if known else None
-    decide = partial(decide_replacement, record.kind, when, owner, group, requested, True)
+    decide = partial(decide_replacement, record.kind, when, owner, group, requested)
     may_use_pools = partial(_may_use_pools, attempt, record, node)
     launch_refused = refused.launch if refused else ""
     lacks_capacity = refused is not None and refused.lacks_capacity
@@ -585,8 +585,7 @@ def _replaced_when(record: Retirement) -> Replacement:
 
 def _decided_without_group(record: Retirement) -> ReplacementDecision | None:
     # receive_notice starts a retirement of another owner's instance only if the policy says so.
-    when, owner = _replaced_when(record), record.facts.owner
-    return decide_without_group(record.kind, when, owner, leeway_retires=True)
+    return decide_without_group(record.kind, _replaced_when(record), record.facts.owner)
 
 
 def _group_of(attempt: Attempt, record: Retirement, refused: Refusal | None) -> GroupFacts | None:
