@@ -20,7 +20,7 @@ from leeway.ports.aws import (
     HookSettings,
     LifecycleActionOver,
 )
-from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable, NodeEvent
+from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable, Event
 from leeway.ports.kubernetes_objects import Node, Taint
 from leeway.reasons import Reason
 
@@ -172,7 +172,7 @@ class Dependencies:
         self.set_ups.append(tuple(sorted(labels)))
         return True
 
-    def write_event(self, event: NodeEvent) -> None:
+    def write_event(self, event: Event) -> None:
         self._fail_if_down()
         self.events.append((event.reason, event.message))
 

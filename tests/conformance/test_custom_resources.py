@@ -19,10 +19,10 @@ from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.custom_resources import HttpClusterApi
 from leeway.kubernetes.watches import manifest_watch
 from leeway.manifests.reading import KINDS
-from leeway.manifests.status import NODE_CLASS, ManifestEvent, ReadObject, plan_statuses
+from leeway.manifests.status import NODE_CLASS, ReadObject, plan_statuses
 from leeway.manifests.status import POOL as POOL_KIND
 from leeway.pod_watch.follower import KindMissing, PodChange
-from leeway.ports.kubernetes import ClusterUnavailable
+from leeway.ports.kubernetes import ClusterUnavailable, Event, ObjectReference
 from leeway_cli.kubeconfig import KubeconfigConnection
 from leeway_cli.manifests.crds import crd_name, crd_of, defined_kinds
 from leeway_sandbox.real_cluster.target import RealCluster, read_config
@@ -238,7 +238,9 @@ def test_leeway_writes_a_status_at_the_version_that_it_has_read(
         ready = next(one for one in pool["status"]["conditions"] if one["type"] == "Ready")
         assert (ready["status"], ready["observedGeneration"]) == ("False", 2)
         assert len(json.dumps(pool)) < 12_000
-        event = ManifestEvent("pool.leeway-conformance", pool, "ManifestInvalid", "x" * 4000)
+        uid, version = pool["metadata"]["uid"], pool["apiVersion"]
+        about = ObjectReference("NodePool", "pool", uid, api_version=version)
+        event = Event("pool.leeway-conformance", about, "ManifestInvalid", "x" * 4000)
         leeway.write_event(event)
         leeway.write_event(event)
         written = api.get(f"{EVENTS}/pool.leeway-conformance").json()

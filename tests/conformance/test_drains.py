@@ -15,11 +15,11 @@ import pytest
 from httpx2 import HTTPStatusError
 from leeway.clock import SystemClock
 from leeway.kubernetes import objects
-from leeway.kubernetes.custom_resources import HttpPodEvents
+from leeway.kubernetes.events import write_event
 from leeway.kubernetes.http_cluster import HttpCluster
 from leeway.kubernetes.translate import to_pod
+from leeway.ports.kubernetes import Event, ObjectReference
 from leeway.ports.kubernetes_objects import Pod
-from leeway.provisioning.tell import PodEvent
 from leeway.retirement.executor import Requests, evict
 from leeway.retirement.pods import Meaning, read_answer
 from leeway.retirement.progress import PodRequest, RemovalMethod
@@ -228,7 +228,8 @@ def test_an_event_in_a_namespace_that_terminates_is_dropped(env: Conformance) ->
             env.kube.create(ConfigMap(metadata=ObjectMeta(name="late", namespace=name)))
         assert refused.value.status.code == 403
         with closing(KubeconfigConnection(env.config)) as connection:
-            HttpPodEvents(connection).write(PodEvent("x.1", name, "x", "u", "NoNodePool", "no"))
+            about = ObjectReference("Pod", "x", "u", name)
+            write_event(connection, Event("x.1", about, "NoNodePool", "no"))
     finally:
         env.kube.patch(ConfigMap, "kept", {"metadata": {"finalizers": None}}, namespace=name)
 

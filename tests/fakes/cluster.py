@@ -8,9 +8,9 @@ from typing import Any
 from leeway.ports.kubernetes import (
     ClusterRefused,
     ClusterUnavailable,
+    Event,
     Marks,
     NodeCount,
-    NodeEvent,
 )
 from leeway.ports.kubernetes_objects import (
     RETIRING,
@@ -188,5 +188,5 @@ class FakeCluster:
         self.pods = []
         return Response(200)
 
-    def write_event(self, event: NodeEvent) -> None:
+    def write_event(self, event: Event) -> None:
         self.reports.reasons.append(Reason(event.reason, event.message))

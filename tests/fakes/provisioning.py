@@ -9,9 +9,8 @@ from leeway.instances.facts import InstanceFacts
 from leeway.manifests.configuration import Configuration
 from leeway.manifests.reading import Written
 from leeway.policy.rules import ClusterPolicy
-from leeway.ports.kubernetes import ClusterUnavailable
+from leeway.ports.kubernetes import ClusterUnavailable, Event
 from leeway.provisioning.cluster_state import ClusterState
-from leeway.provisioning.tell import PodEvent
 from leeway.selection.offers.catalog import Catalog
 
 
@@ -75,17 +74,17 @@ class OneCatalog:
 
 @dataclass
 class PodEventsInMemory:
-    """The PodEvents Protocol; `calls` counts also those for Events that exist."""
+    """What writes Events about pods; `calls` counts also those for Events that exist."""
 
-    existing: dict[tuple[str, str], PodEvent] = field(default_factory=dict)
+    existing: dict[tuple[str, str], Event] = field(default_factory=dict)
     calls: int = 0
     down: bool = False
 
-    def write(self, event: PodEvent) -> None:
+    def write(self, event: Event) -> None:
         self.calls += 1
         if self.down:
             raise ClusterUnavailable("no answer")
-        self.existing.setdefault((event.namespace, event.name), event)
+        self.existing.setdefault((event.about.namespace, event.name), event)
 
 
 @dataclass

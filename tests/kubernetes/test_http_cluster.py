@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 from leeway.kubernetes.http_cluster import HttpCluster
-from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable, Marks, NodeEvent
+from leeway.ports.kubernetes import (
+    ClusterRefused,
+    ClusterUnavailable,
+    Event,
+    Marks,
+    ObjectReference,
+)
 from leeway.ports.kubernetes_objects import Controller, Pod, Taint
 from leeway.retirement.pods import Meaning, read_answer
 from leeway.selection.labels import UNREGISTERED
@@ -174,7 +180,7 @@ def test_a_rehearsed_delete_deletes_nothing(live: Live, cluster: HttpCluster) ->
 
 def test_an_existing_event_is_not_an_error(live: Live, cluster: HttpCluster) -> None:
     name, _ = fresh_node(live)
-    event = NodeEvent(f"{name}.leeway-1", name, "uid", "LeewayRetired", "done")
+    event = Event(f"{name}.leeway-1", ObjectReference("Node", name, "uid"), "LeewayRetired", "done")
     cluster.write_event(event)
     cluster.write_event(event)
     listed = live.api.get("/api/v1/namespaces/default/events").json()["items"]

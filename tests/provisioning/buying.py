@@ -105,7 +105,7 @@ class Buying(World):
             groups=self.groups,
             upcoming=UpcomingPods(self.manifests, self.table, lambda _: self.pod_templates),
             returns=self._return_capacity(),
-            events_in=lambda _: self.events,
+            events_in=lambda _: self.events.write,
             launch_block=lambda _cluster, _now: self.launch_block,
             clock=self,
         )

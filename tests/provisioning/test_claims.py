@@ -243,7 +243,7 @@ def test_nothing_is_launched_for_unmet_claims_and_each_pod_says_why(catalog: Cat
         "shop/lost": "VolumeClaimNotMet",
         "shop/gpu": "DeviceClaimsNotPlanned",
     }
-    told = {one.pod: one.message for one in buying.events.existing.values()}
+    told = {one.about.name: one.message for one in buying.events.existing.values()}
     assert "PersistentVolumeClaim shop/data does not exist: no node can" in told["lost"]
     assert "resourceClaims" in told["gpu"]
 
@@ -255,7 +255,7 @@ def test_a_pod_that_is_too_complex_gets_an_event_and_the_others_get_nodes(catalo
     report = buying.run()
     assert len(report.launched) == 1
     (event,) = buying.events.existing.values()
-    assert (event.pod, event.reason) == ("evil", "PodTooComplex")
+    assert (event.about.name, event.reason) == ("evil", "PodTooComplex")
     assert "251 tolerations" in event.message
 
 

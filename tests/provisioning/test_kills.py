@@ -23,7 +23,7 @@ def mortal(buying: Buying, crash: Crash) -> NodeProvisioning:
     launch_nodes = LaunchNodes(crashing_launches(buying.deps, crash))
     ports = crashing(deps, crash, only=names)
     return NodeProvisioning(
-        replace(deps, launch_nodes=launch_nodes, events_in=lambda _: events, **ports)
+        replace(deps, launch_nodes=launch_nodes, events_in=lambda _: events.write, **ports)
     )
 
 

@@ -40,7 +40,8 @@ def test_after_five_minutes_the_status_and_the_pods_name_the_usual_causes(buying
     assert buying.statuses["prod"].late == report.late
     events = buying.events.existing.values()
     assert {one.reason for one in events} == {"NodesJoinLate"}
-    assert {f"{one.namespace}/{one.pod}" for one in events} == {"shop/web-0", "shop/web-1"}
+    about = {(one.about.namespace, one.about.name) for one in events}
+    assert about == {("shop", "web-0"), ("shop", "web-1")}
 
 
 def test_each_pod_gets_one_event_and_a_node_that_joins_ends_the_warning(buying: Buying) -> None:

@@ -16,9 +16,15 @@ from leeway.manifest_run import READY_FOR, WRITES_FOR, Dependencies, ManifestRun
 from leeway.manifests.configuration import Configuration, StoredManifests
 from leeway.manifests.in_cluster import HOME, Home, Lease, ManifestCopies, ManifestHome
 from leeway.manifests.reading import Kind
-from leeway.manifests.status import ManifestEvent, PoolUsage, StatusPatch
+from leeway.manifests.status import PoolUsage, StatusPatch
 from leeway.ports.aws import CloudUnavailable
-from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused, ClusterUnavailable
+from leeway.ports.kubernetes import (
+    ClusterForbidden,
+    ClusterRefused,
+    ClusterUnavailable,
+    Event,
+    ObjectReference,
+)
 from leeway.provisioning.report import ProvisioningReport
 from leeway.reasons import Reason
 from leeway.selection.offers.reservations import ReservedCapacity
@@ -49,7 +55,7 @@ class Api:
         self.kinds: dict[str, dict[str, Any]] = {"Cluster": {}, "EC2NodeClass": {}, "NodePool": {}}
         self.leases: list[Lease] = []
         self.patches: list[StatusPatch] = []
-        self.events: list[ManifestEvent] = []
+        self.events: list[Event] = []
         self.tried = 0  # writes, also those that fail
         self.error: Exception | None = None  # of each write
         self.refused: set[str] = set()  # objects whose status is refused
@@ -98,7 +104,7 @@ class Api:
             stored["status"] = found
         return True
 
-    def write_event(self, event: ManifestEvent) -> None:
+    def write_event(self, event: Event) -> None:
         self.tried += 1
         self.meanwhile()
         if self.error is not None:
@@ -369,7 +375,9 @@ def test_an_invalid_manifest_has_one_event_in_an_hour_and_its_last_version_appli
     for _ in range(3):
         world.run()
     (event,) = world.api.events
-    assert (event.reason, event.document["metadata"]["name"]) == ("ManifestInvalid", "pool")
+    assert event.reason == "ManifestInvalid"
+    about = ObjectReference("NodePool", "pool", "pool", api_version="karpenter.sh/v1")
+    assert event.about == about
     assert "spec.template.spec.requirements" in event.message
     assert world.api.status("NodePool", "pool")["ValidationSucceeded"] == "False"
     assert world.copied_before == {"pool"}
@@ -388,7 +396,7 @@ def test_a_pool_that_hibernates_has_one_event_that_says_until_when(world: World)
     for _ in range(3):
         world.run()
     (event,) = world.api.events
-    assert (event.reason, event.type) == ("PoolHibernates", "Normal")
+    assert (event.reason, event.warning) == ("PoolHibernates", False)
     assert "hibernates until 20:00 Europe/Berlin" in event.message
     world.runs = world.environment()
     world.run()

@@ -411,7 +411,7 @@ def test_pods_that_fit_nowhere_have_one_event_each_in_the_end(buying: Buying) ->
     assert buying.events.calls == len(buying.events.existing) == 450
     told = buying.events.existing.values()
     assert {one.reason for one in told} == {"RequestTooLarge"}
-    assert {one.uid for one in told} == {f"uid-{pod.name}" for pod in huge}
+    assert {one.about.uid for one in told} == {f"uid-{pod.name}" for pod in huge}
 
 
 def test_a_thousand_pods_lead_to_two_hundred_events_a_minute(buying: Buying) -> None:

@@ -54,7 +54,7 @@ def test_a_pod_has_another_event_if_the_reason_changes_or_if_the_pod_does() -> N
     assert not due_events([without(name)], [pod], told, NOW)
     (other,) = due_events([without(name, 1)], [pod], told, NOW)
     assert other.event.name != first.event.name
-    assert (first.event.namespace, first.event.pod) == ("shop", "web-0")
+    assert (first.event.about.namespace, first.event.about.name) == ("shop", "web-0")
     assert not due_events([without("shop/gone")], [pod], {}, NOW)
 
 
@@ -69,7 +69,7 @@ def test_namespaces_and_reason_codes_take_turns() -> None:
     missing += [without("flood/p-499", 1), without("shop/web-0"), without("shop/web-1")]
     due = due_events(missing, state, {}, NOW)
     assert len(due) == 503
-    assert [(one.event.namespace, one.event.reason) for one in due[:5]] == [
+    assert [(one.event.about.namespace, one.event.reason) for one in due[:5]] == [
         ("flood", "Code0"),
         ("flood", "Code1"),
         ("shop", "Code0"),

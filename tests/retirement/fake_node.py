@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from leeway.clock import SystemClock
 from leeway.policy.rules import OnBlocked
-from leeway.ports.kubernetes import Marks, NodeCount, NodeEvent
+from leeway.ports.kubernetes import Event, Marks, NodeCount
 from leeway.ports.kubernetes_objects import Attachment, Controller, Node, Pod, Response
 from leeway.retirement.executor import DrainExecutor
 from leeway.retirement.pods import Terms
@@ -118,7 +118,7 @@ class FakeNode:
     def count_nodes(self) -> NodeCount:
         return NodeCount(1, 0)
 
-    def write_event(self, event: NodeEvent) -> None: ...
+    def write_event(self, event: Event) -> None: ...
 
 
 def node_with(*pods: Pod) -> FakeNode:

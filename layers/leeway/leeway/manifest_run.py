@@ -31,7 +31,6 @@ from leeway.manifests.status import (
     ClusterFacts,
     Document,
     Found,
-    ManifestEvent,
     ReadObject,
     ResolvedClass,
     StatusPatch,
@@ -41,7 +40,13 @@ from leeway.manifests.status import (
 )
 from leeway.pool_pauses import POOL as PAUSES
 from leeway.ports.aws import CloudRefused, CloudUnavailable
-from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused, ClusterUnavailable
+from leeway.ports.kubernetes import (
+    ClusterForbidden,
+    ClusterRefused,
+    ClusterUnavailable,
+    Event,
+    ObjectReference,
+)
 from leeway.provisioning.report import ProvisioningReport
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.selection.labels import ARCH, INSTANCE
@@ -98,7 +103,7 @@ class ManifestApi(Protocol):
         """
         ...
 
-    def write_event(self, event: ManifestEvent) -> None:
+    def write_event(self, event: Event) -> None:
         """Write an Event. One of the same name is no error.
 
         Raises:
@@ -236,7 +241,7 @@ class ManifestRun:
         return problems, answers
 
     def _warn(
-        self, events: Sequence[ManifestEvent], api: ManifestApi, kept: _Kept, until: datetime
+        self, events: Sequence[Event], api: ManifestApi, kept: _Kept, until: datetime
     ) -> None:
         """Write Events until the time is over or the API server does not answer: the next run
         writes the others."""
@@ -422,7 +427,7 @@ def _needs(variant: ImageVariant, *, of_any: bool) -> list[Mapping[str, Any]]:
 
 def _events(
     objects: Sequence[ReadObject], written: dict[str, datetime], now: datetime
-) -> Sequence[ManifestEvent]:
+) -> Sequence[Event]:
     """Return the Events that are due: one for each problem of an object, and again when the API
     server has deleted it."""
     for name in [name for name, until in written.items() if now >= until]:
@@ -438,13 +443,13 @@ def _events(
         name = f"{str(metadata.get('name'))[:200]}.{digest}"
         if name not in written:
             reason = MANIFEST_INVALID(problem=problem, author="")
-            found.append(ManifestEvent(name, one.document, reason.code, reason.message))
+            found.append(_event(name, one.document, reason))
     return found[:MOST_EVENTS]
 
 
 def _sleeps(
     objects: Sequence[ReadObject], report: ProvisioningReport, written: Mapping[str, datetime]
-) -> Sequence[ManifestEvent]:
+) -> Sequence[Event]:
     """Return the Events that are due about pools that hibernate: one for each time."""
     found = []
     for one in objects:
@@ -455,9 +460,20 @@ def _sleeps(
         about = f"{metadata.get('uid')} {asleep.opens}"
         name = f"{pool[:200]}.{hashlib.sha256(about.encode()).hexdigest()[:12]}"
         if name not in written:
-            reason = asleep.reason
-            found.append(ManifestEvent(name, one.document, reason.code, reason.message, "Normal"))
+            found.append(_event(name, one.document, asleep.reason, warning=False))
     return found[:MOST_EVENTS]
+
+
+def _event(name: str, document: Document, reason: Reason, warning: bool = True) -> Event:
+    metadata = document.get("metadata") or {}
+    about = ObjectReference(
+        kind=str(document.get("kind")),
+        name=str(metadata.get("name")),
+        uid=str(metadata.get("uid") or ""),
+        namespace=str(metadata.get("namespace") or ""),
+        api_version=str(document.get("apiVersion")),
+    )
+    return Event(name, about, reason.code, reason.message, warning)
 
 
 def _of_one_object(error: Exception) -> bool:

@@ -43,6 +43,7 @@ from leeway.manifests.in_cluster import KARPENTER_IS_RUNNING, MANIFESTS_HELD
 from leeway.manifests.node_pool import NodePool, without_conflicts
 from leeway.manifests.status import PoolUsage
 from leeway.policy.rules import ClusterPolicy
+from leeway.ports.kubernetes import Event
 from leeway.provisioning.brakes import (
     LAUNCHES_IN_VAIN,
     price_ceiling,
@@ -74,7 +75,6 @@ from leeway.provisioning.report import (
 from leeway.provisioning.tell import (
     NOT_WRITTEN,
     EventsWritten,
-    PodEvents,
     answer_of,
     answer_requests,
     count_waits,
@@ -155,8 +155,8 @@ seconds."""
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """The ports of provisioning. `events_in` returns the Events of a cluster; `launch_block` why
-    nothing is launched in it now."""
+    """The ports of provisioning. `events_in` returns what writes Events in a cluster;
+    `launch_block` why nothing is launched in it now."""
 
     manifests: Configuration
     catalog: Catalogs
@@ -166,7 +166,7 @@ class Dependencies:
     groups: GroupInstances
     upcoming: UpcomingPods
     returns: ReturnCapacity
-    events_in: Callable[[str], PodEvents]
+    events_in: Callable[[str], Callable[[Event], None]]
     launch_block: Callable[[str, datetime], Reason | None]
     clock: Clock
 

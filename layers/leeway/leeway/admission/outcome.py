@@ -11,7 +11,13 @@ from leeway.admission.record import AdmissionResult
 from leeway.execution.attempt import Steps
 from leeway.pool_pauses import PoolRecord
 from leeway.ports.aws import CloudRefused, LeewayEvents
-from leeway.ports.kubernetes import Cluster, ClusterRefused, ClusterUnavailable, NodeEvent
+from leeway.ports.kubernetes import (
+    Cluster,
+    ClusterRefused,
+    ClusterUnavailable,
+    Event,
+    ObjectReference,
+)
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.telemetry import Telemetry
 from leeway.typed_json import to_plain
@@ -94,12 +100,11 @@ class AdmissionOutcome:
             **rendered,
         }
 
-    def as_node_event(self, node_uid: str) -> NodeEvent:
+    def as_node_event(self, node_uid: str) -> Event:
         """Render the Kubernetes Event; its name makes a repeated report the same Event."""
-        return NodeEvent(
+        return Event(
             name=f"{self.node}.leeway-admit-{self.instance}-{self.attempt}",
-            node=self.node,
-            node_uid=node_uid,
+            about=ObjectReference("Node", self.node, node_uid),
             reason=self.reason.code,
             message=self.message,
             warning=self.needs_attention,

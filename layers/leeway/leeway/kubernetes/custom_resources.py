@@ -1,9 +1,8 @@
-"""The ClusterApi Protocol over HTTP: custom resources, and the Leases of Karpenter. The PodEvents
-Protocol, and Events about other objects."""
+"""The ClusterApi Protocol over HTTP: custom resources, and the Leases of Karpenter."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.json import Decoder
@@ -15,18 +14,13 @@ from leeway.kubernetes.connection import (
     Connection,
     is_unknown_path,
     raise_for_status,
-    read_error,
 )
+from leeway.kubernetes.events import write_event
 from leeway.kubernetes.list_watch import ObjectList, list_objects, read_json
-from leeway.kubernetes.translate import is_segment
 from leeway.manifests.in_cluster import Lease, is_read
 from leeway.manifests.reading import Kind, find_kind
-from leeway.manifests.status import ManifestEvent, StatusPatch
-from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused, ClusterUnavailable
-from leeway.printable import printable
-
-if TYPE_CHECKING:  # `reconcile` writes Events, too, and would import provisioning for this name
-    from leeway.provisioning.tell import PodEvent
+from leeway.manifests.status import StatusPatch
+from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable, Event
 
 LEASE = "karpenter-leader-election"
 NAMESPACES = ("kube-system", "karpenter")
@@ -94,15 +88,9 @@ class HttpClusterApi:
             raise
         return True
 
-    def write_event(self, event: ManifestEvent) -> None:
-        """Create an Event about a manifest, in its namespace or in `default`."""
-        document, metadata = event.document, event.document.get("metadata") or {}
-        about = {name: metadata[name] for name in ("namespace", "name", "uid") if name in metadata}
-        kind = {"apiVersion": document.get("apiVersion"), "kind": document.get("kind")}
-        namespace = str(metadata.get("namespace") or "default")
-        subject = {**kind, **about}
-        said = (event.reason, event.message, event.type)
-        write_event(self._connection, namespace, event.name, subject, *said)
+    def write_event(self, event: Event) -> None:
+        """Create an Event about a manifest."""
+        write_event(self._connection, event)
 
     def karpenter_leases(self) -> tuple[Lease, ...]:
         """Read the Leases with which Karpenter elects its leader. One without a holder counts,
@@ -153,75 +141,3 @@ def _in_zone(time: datetime) -> datetime:
 def _lasts(seconds: int) -> timedelta:
     """Limited to a day: a time span has a largest value."""
     return timedelta(seconds=min(max(seconds, 0), 86_400))
-
-
-LONGEST_MESSAGE = 1024
-"""Characters of an Event's message. Source: Kubernetes API, EventsV1."""
-
-
-class HttpPodEvents:
-    """Events about the pods of one cluster. Safe to use from several threads."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    def write(self, event: "PodEvent") -> None:
-        """Create an Event in the namespace of the pod, as `write_event` does.
-
-        Raises:
-            ClusterUnavailable, ClusterRefused: the API server did not answer, or refused.
-        """
-        if not is_segment(event.namespace):
-            raise ClusterRefused(f"{printable(event.namespace)} is not the name of a namespace")
-        about = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "namespace": event.namespace,
-            "name": event.pod,
-            "uid": event.uid,
-        }
-        said = (event.reason, event.message)
-        write_event(self._connection, event.namespace, event.name, about, *said)
-
-
-def write_event(
-    connection: Connection,
-    namespace: str,
-    name: str,
-    about: Mapping[str, Any],
-    reason: str,
-    message: str,
-    type_: str = "Warning",
-) -> None:
-    """Create a core/v1 Event about an object. An Event that exists, and a namespace
-    that has gone or terminates, are no errors.
-
-    Raises:
-        ClusterUnavailable, ClusterRefused: the API server did not answer, or refused.
-    """
-    now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    body = {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": name, "namespace": namespace},
-        "involvedObject": about,
-        "reason": reason,
-        "message": printable(message)[:LONGEST_MESSAGE],
-        "type": type_,
-        "source": {"component": "leeway"},
-        "reportingComponent": "leeway",
-        "reportingInstance": "",
-        "firstTimestamp": now,
-        "lastTimestamp": now,
-        "count": 1,
-    }
-    path, params = f"/api/v1/namespaces/{namespace}/events", {"fieldManager": FIELD_MANAGER}
-    try:
-        connection.request("POST", path, params=params, body=body)
-    except ApiError:
-        return  # the Event exists (409), or the namespace has gone (404)
-    except ClusterForbidden as error:
-        cause = error.__cause__
-        reasons = read_error(cause).causes if isinstance(cause, ApiError) else ()
-        if not any(one == "NamespaceTerminating" for one, _ in reasons):
-            raise

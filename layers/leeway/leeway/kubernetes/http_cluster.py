@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -28,6 +28,7 @@ from leeway.kubernetes.connection import (
     raise_unless_object,
     without_nulls,
 )
+from leeway.kubernetes.events import write_event
 from leeway.kubernetes.list_watch import PAGE, list_objects, read_json
 from leeway.kubernetes.objects import (
     BUDGETS,
@@ -62,12 +63,11 @@ from leeway.ports.kubernetes import (
     EVICTION_SETTLES_SECONDS,
     ClusterRefused,
     ClusterUnavailable,
+    Event,
     Marks,
     NodeCount,
-    NodeEvent,
 )
 from leeway.ports.kubernetes_objects import RETIRING, Attachment, Node, Pod, Response, Taint
-from leeway.printable import printable
 from leeway.retirement.pods import DAEMONSET
 from leeway.selection.labels import INITIALIZED, LAUNCHED
 from leeway.table import RecordChanged
@@ -180,10 +180,6 @@ list of volumes is long in a large cluster."""
 
 DAEMONSET_CACHE_SECONDS = 60.0
 """How long a DaemonSet that was found counts as existing. A drain lists a node's pods often."""
-
-
-EVENTS = f"/api/v1/namespaces/default/events?fieldManager={FIELD_MANAGER}"
-EVENT_SECONDS = 10.0
 
 
 class HttpCluster:
@@ -589,33 +585,9 @@ class HttpCluster:
         """Read the status of the pod's budget, which may be two seconds old."""
         return self._budgets.has_granted(pod)
 
-    def write_event(self, event: NodeEvent) -> None:
-        """Create a core/v1 Event in `default`, the namespace of Events about nodes."""
-        now = datetime.now(UTC)
-        body = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": event.name, "namespace": "default"},
-            "involvedObject": {
-                "apiVersion": "v1",
-                "kind": "Node",
-                "name": event.node,
-                "uid": event.node_uid,
-            },
-            "reason": event.reason,
-            "message": printable(event.message)[:1024],
-            "type": "Warning" if event.warning else "Normal",
-            "source": {"component": "leeway"},
-            "reportingComponent": "leeway",
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-        }
-        try:
-            self._connection.call(lambda c: raise_for_status(c.post(EVENTS, body, EVENT_SECONDS)))
-        except ApiError as error:
-            if error.response.status_code != 409:
-                raise ClusterUnavailable(str(error)) from error
+    def write_event(self, event: Event) -> None:
+        """Create an Event about a node."""
+        write_event(self._connection, event)
 
 
 def _is_ready(status: str) -> bool:

@@ -9,7 +9,7 @@ keeps its time as long as its status is the same. A status that is already there
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
 from leeway.manifests.base import NO_PLACEMENT_GROUPS
 from leeway.printable import printable
@@ -133,17 +133,6 @@ class StatusPatch:
     def at_version(self) -> object:
         """The patch and the version that it is for."""
         return (self.document.get("metadata") or {}).get("resourceVersion"), self.status
-
-
-@dataclass(frozen=True, slots=True)
-class ManifestEvent:
-    """A Kubernetes Event about a manifest. `name` is that of the Event."""
-
-    name: str
-    document: Document
-    reason: str
-    message: str
-    type: Literal["Warning", "Normal"] = "Warning"
 
 
 def plan_statuses(

@@ -62,18 +62,28 @@ class NodeCount:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeEvent:
-    """A Kubernetes Event about a node.
+class ObjectReference:
+    """An object that an Event is about; `namespace` is empty if it has none."""
+
+    kind: str
+    name: str
+    uid: str
+    namespace: str = ""
+    api_version: str = "v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A Kubernetes Event, in the namespace of the object or in `default`.
 
     Two Events of the same `name` are one Event. `reason` is a reason code; `message` is one or more
     sentences, and is cut after 1,024 characters."""
 
     name: str
-    node: str
-    node_uid: str
+    about: ObjectReference
     reason: str
     message: str
-    warning: bool = False
+    warning: bool = True
 
 
 class PodFeed(Protocol):
@@ -211,6 +221,6 @@ class Cluster(Protocol):
         """
         ...
 
-    def write_event(self, event: NodeEvent) -> None:
+    def write_event(self, event: Event) -> None:
         """Write a Kubernetes Event. An Event that exists already is not an error."""
         ...

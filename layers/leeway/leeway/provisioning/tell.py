@@ -15,13 +15,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Protocol
 
 from leeway.capacity_requests import CAPACITY_REQUEST, CapacityAnswer, CapacityRequest
 from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS, Conflicts
 from leeway.launch.intent import LaunchOutcome, PodWithoutNode
 from leeway.parallel import in_parallel
+from leeway.ports.kubernetes import Event, ObjectReference
 from leeway.provisioning.cluster_state import BoundPod, ClusterState, ObservedPod
 from leeway.provisioning.demand import ClusterRead
 from leeway.reasons import Reason, ReasonCode, clause, counted
@@ -33,31 +33,6 @@ NOT_WRITTEN = ReasonCode(
     "Leeway could not write {what} of cluster {cluster}: {error}.",
     "clusterproblemsalarm",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class PodEvent:
-    """A Kubernetes Event about a pod. `name` is that of the Event: a second Event of the same name
-    is not written."""
-
-    name: str
-    namespace: str
-    pod: str
-    uid: str
-    reason: str
-    message: str
-
-
-class PodEvents(Protocol):
-    """Events about the pods of one cluster."""
-
-    def write(self, event: PodEvent) -> None:
-        """Write an Event. An Event of the same name, or a missing namespace, is no error.
-
-        Raises:
-            ClusterUnavailable, ClusterRefused: the API server did not answer, or refused.
-        """
-        ...
 
 
 EVENTS_AT_ONCE = 16
@@ -99,7 +74,7 @@ class DueEvent:
     """An Event to write, and its key."""
 
     key: bytes
-    event: PodEvent
+    event: Event
 
 
 def due_events(
@@ -119,7 +94,7 @@ def due_events(
     due: list[tuple[int, DueEvent]] = []
     for one in found:
         if one.key not in kept:
-            group = (one.event.namespace, one.event.reason)
+            group = (one.event.about.namespace, one.event.reason)
             due.append((turns[group], one))
             turns[group] += 1
     return tuple(one for _, one in sorted(due, key=lambda turn: turn[0]))
@@ -148,7 +123,8 @@ def _due(pod: PodWithoutNode, uid: str) -> DueEvent:
     namespace, _, name = pod.pod.partition("/")
     # Names of Events have at most 253 characters, as those of pods.
     event = f"{name[:230]}.{key.hex()}"
-    return DueEvent(key, PodEvent(event, namespace, name, uid, pod.cause.code, pod.reason.message))
+    about = ObjectReference("Pod", name, uid, namespace)
+    return DueEvent(key, Event(event, about, pod.cause.code, pod.reason.message))
 
 
 MOST_REASONS = 10
@@ -252,7 +228,7 @@ class EventsWritten:
 def write_events(
     read: ClusterRead,
     pods: Sequence[PodWithoutNode],
-    events_in: Callable[[str], PodEvents],
+    events_in: Callable[[str], Callable[[Event], None]],
     table: Table,
     clock: Clock,
     until: datetime,
@@ -263,11 +239,11 @@ def write_events(
         return EventsWritten()
     now, cluster = clock.now(), read.cluster
 
-    def write(events: PodEvents, due: DueEvent) -> str | None:
+    def write(write_event: Callable[[Event], None], due: DueEvent) -> str | None:
         if clock.now() >= until:
             return "the run has no time left"
         try:
-            events.write(due.event)
+            write_event(due.event)
         except API_ERRORS as error:
             return str(error) or type(error).__name__
         return None

@@ -10,7 +10,7 @@ from typing import Any
 from leeway.execution.retrying import API_ERRORS
 from leeway.notices import NoticeKind
 from leeway.ports.aws import CloudRefused
-from leeway.ports.kubernetes import NodeEvent
+from leeway.ports.kubernetes import Event, ObjectReference
 from leeway.reasons import Reason
 from leeway.retirement.context import Attempt
 from leeway.retirement.cordon import CordonResult, Course
@@ -277,13 +277,12 @@ class Outcome:
             "needs_attention": self.needs_attention,
         }
 
-    def as_node_event(self, node_uid: str) -> NodeEvent:
+    def as_node_event(self, node_uid: str) -> Event:
         """Render the Kubernetes Event; its name makes a repeated report the same Event."""
         summary = self.summary
-        return NodeEvent(
+        return Event(
             name=f"{self.node}.leeway-{self.instance}-{self.attempt}",
-            node=self.node,
-            node_uid=node_uid,
+            about=ObjectReference("Node", self.node, node_uid),
             reason=summary.code,
             message=f"{summary.message} {self.replacement_reason.message}",
             warning=self.needs_attention,

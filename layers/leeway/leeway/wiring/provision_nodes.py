@@ -9,7 +9,8 @@ from leeway.catalog.stored import StoredCatalog
 from leeway.catalog.unavailable import UnavailableOfferings
 from leeway.disruption import return_capacity as returning
 from leeway.kubernetes.cluster_states import KubernetesClusterStates
-from leeway.kubernetes.custom_resources import HttpClusterApi, HttpPodEvents
+from leeway.kubernetes.custom_resources import HttpClusterApi
+from leeway.kubernetes.events import write_event
 from leeway.kubernetes.transport import within
 from leeway.kubernetes.workloads import HttpWorkloads
 from leeway.manifest_run import ManifestRun
@@ -68,7 +69,7 @@ def dependencies(states: ClusterStates) -> Dependencies:
         groups=Ec2Instances(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
         upcoming=UpcomingPods(configuration(), table(), on_connections(HttpWorkloads)),
         returns=_return_capacity(),
-        events_in=on_connections(HttpPodEvents),
+        events_in=on_connections(partial(partial, write_event)),
         launch_block=partial(launch_block, table(), _cluster_api),
         clock=clock(),
     )
