@@ -1,5 +1,6 @@
 """Facts of a healthy deployment, for tests that break one thing at a time."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -17,7 +18,6 @@ from leeway_cli.doctor.facts import (
     ConsumerFacts,
     Facts,
     FunctionFacts,
-    GroupFacts,
     InstanceUse,
     PoolFacts,
     QueueFacts,
@@ -60,7 +60,6 @@ HOOKS = (
     GroupHook("web", "leeway-drain", Transition.TERMINATING, 300),
     GroupHook("web", "leeway-admit", Transition.LAUNCHING, 300),
 )
-TAGS = {"eks:cluster-name": GroupTag("web", "prod")}
 
 
 def was_read[T](part: T | Unread) -> T:
@@ -89,15 +88,17 @@ def rule(event: Event, **changes: Any) -> RuleFacts:
     return RuleFacts(**(given | changes))
 
 
-def group(**changes: Any) -> GroupFacts:
+def group(name: str = "web", **changes: Any) -> ScalingGroup:
     given: dict[str, Any] = {
-        "name": "web",
+        "name": name,
+        "tags": {"eks:cluster-name": GroupTag(name, "prod")},
+        "hooks": tuple(replace(one, group=name) for one in HOOKS),
         "desired": 3,
         "maximum": 6,
         "zones": ("us-east-1a", "us-east-1b"),
         "types": ("m5.large", "m6i.large"),
     }
-    return GroupFacts(**(given | changes))
+    return ScalingGroup(**(given | changes))
 
 
 def spot(count: int = 3, **changes: Any) -> tuple[InstanceUse, ...]:
@@ -124,7 +125,6 @@ def cluster(**changes: Any) -> ClusterFacts:
         ),
         "entries": tuple(desired_entries(wanted)),
         "objects": OBJECTS,
-        "scaling_groups": (ScalingGroup("web", TAGS, HOOKS),),
         "configuration": ConfigurationFacts(pools=("general",)),
         "groups": (group(),),
         "pools": (PoolFacts("general", "nodes", launched=True),),

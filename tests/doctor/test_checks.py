@@ -10,7 +10,7 @@ from leeway.manifests.in_cluster import KARPENTER_IS_RUNNING
 from leeway.reasons import ReasonCode
 from leeway.selection.offers.reservations import ReservedCapacity
 from leeway_cli.adopt.settings.access import Mode
-from leeway_cli.adopt.settings.groups import GroupHook, GroupTag, ScalingGroup
+from leeway_cli.adopt.settings.groups import GroupHook, GroupTag
 from leeway_cli.adopt.settings.objects import cluster_objects
 from leeway_cli.doctor import reasons
 from leeway_cli.doctor.checks.second_handlers import KARPENTER, TERMINATION_HANDLER
@@ -38,7 +38,6 @@ from tests.doctor.cases import (
     OBJECTS,
     ROLE,
     STACK,
-    TAGS,
     arn,
     cluster,
     group,
@@ -113,7 +112,7 @@ def with_groups(**changes: Any) -> dict[str, Any]:
 
 
 def with_hooks(*hooks: GroupHook) -> dict[str, Any]:
-    return in_cluster(scaling_groups=(ScalingGroup("web", TAGS, hooks),))
+    return with_groups(hooks=hooks)
 
 
 def stack(**changes: Any) -> dict[str, Any]:
@@ -253,7 +252,7 @@ ONE_THING: dict[str, tuple[dict[str, Any], str]] = {
         "fails RightMissing: may not get nodes",
     ),
     "no tag": (
-        in_cluster(scaling_groups=(ScalingGroup("web", {}, HOOKS),)),
+        with_groups(tags={}),
         "fails ClusterSettingDiffers: has no tag eks:cluster-name",
     ),
     "no terminate hook": (
@@ -484,9 +483,8 @@ def test_karpenter_is_no_second_handler_of_its_own_nodes() -> None:
 
 
 def test_managed_groups_are_a_finding_only_if_leeway_takes_them() -> None:
-    managed = group(managed="ng", maximum=3, zones=("a",))
-    groups = (ScalingGroup("web", {}, (), node_group="ng"),)
-    left = cluster(groups=(managed,), scaling_groups=groups)
+    managed = group(tags={}, hooks=(), node_group="ng", maximum=3, zones=("a",))
+    left = cluster(groups=(managed,))
     assert found(healthy(clusters=(left,))) == []
     taken = replace(
         left,
@@ -550,9 +548,8 @@ def test_an_account_without_the_role_for_spot_is_a_warning_if_leeway_launches_no
 
 def test_a_foreign_tag_fails() -> None:
     tags = {"eks:cluster-name": GroupTag("web", "other")}
-    groups = (ScalingGroup("web", tags, HOOKS),)
     words = "The tag eks:cluster-name of group web is 'other'"
-    assert said(healthy(**in_cluster(scaling_groups=groups)), words) == ["fails"]
+    assert said(healthy(**with_groups(tags=tags)), words) == ["fails"]
 
 
 def test_checks_are_made_once_each() -> None:

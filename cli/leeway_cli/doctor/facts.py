@@ -118,28 +118,6 @@ class InstanceUse:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupFacts:
-    """An Auto Scaling group of a cluster.
-
-    `managed` is the name of its EKS managed node group, empty if it has none. `types` are the
-    instance types that it lists: none if it has only the type of its launch template, or if it
-    selects types by `attributes`.
-    """
-
-    name: str
-    desired: int
-    maximum: int
-    zones: tuple[str, ...] = ()
-    types: tuple[str, ...] = ()
-    attributes: bool = False
-    managed: str = ""
-    launch_configuration: str = ""
-    suspended: frozenset[str] = frozenset()
-    capacity_rebalance: bool = False
-    target_groups: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class WorkloadFacts:
     """A DaemonSet or a Deployment that acts on notices of nodes. `queue` is the queue of notices
     that it reads, empty if it reads none."""
@@ -253,9 +231,8 @@ class ClusterFacts:
     eks: Read[EksCluster]
     entries: Read[tuple[AccessEntry, ...]]
     objects: Read[tuple[ClusterObject, ...]]
-    scaling_groups: Read[tuple[ScalingGroup, ...]]
     configuration: Read[ConfigurationFacts]
-    groups: Read[tuple[GroupFacts, ...]]
+    groups: Read[tuple[ScalingGroup, ...]]
     pools: Read[tuple[PoolFacts, ...]]
     roles: Read[tuple[RoleFacts, ...]]
     workloads: Read[tuple[WorkloadFacts, ...]]

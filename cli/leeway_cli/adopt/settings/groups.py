@@ -1,4 +1,4 @@
-"""The tag and the lifecycle hooks of Auto Scaling groups."""
+"""Auto Scaling groups, with their tag and lifecycle hooks."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -254,7 +254,9 @@ def _missing(group: str) -> Iterator[None]:
 class ScalingGroup:
     """An Auto Scaling group. `tags` are all of its tags by key; `node_group` is the name of its EKS
     managed node group, empty if it has none. `waiting` are instances that wait for a launch
-    hook. `joined` are the clusters that its instances have joined, if they were read."""
+    hook. `joined` are the clusters that its instances have joined, if they were read. `types` are
+    the instance types that it lists: none if it has only the type of its launch template, or if it
+    selects types by `attributes`."""
 
     name: str
     tags: Mapping[str, GroupTag]
@@ -262,6 +264,15 @@ class ScalingGroup:
     node_group: str = ""
     waiting: tuple[str, ...] = ()
     joined: frozenset[str] = frozenset()
+    desired: int = 0
+    maximum: int = 0
+    zones: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    attributes: bool = False
+    launch_configuration: str = ""
+    suspended: frozenset[str] = frozenset()
+    capacity_rebalance: bool = False
+    target_groups: tuple[str, ...] = ()
 
     @property
     def clusters(self) -> frozenset[str]:
@@ -398,8 +409,24 @@ class AutoScaling:
             for member in described.get("Instances", ())
             if member["LifecycleState"] == "Pending:Wait"
         ]
-        found = tuple(_hook(one) for one in hooks["LifecycleHooks"])
-        return ScalingGroup(name, tags, found, _node_group(name, tags), tuple(waiting))
+        template = described.get("MixedInstancesPolicy", {}).get("LaunchTemplate", {})
+        overrides = template.get("Overrides", [])
+        return ScalingGroup(
+            name=name,
+            tags=tags,
+            hooks=tuple(_hook(one) for one in hooks["LifecycleHooks"]),
+            node_group=_node_group(name, tags),
+            waiting=tuple(waiting),
+            desired=described["DesiredCapacity"],
+            maximum=described["MaxSize"],
+            zones=tuple(described["AvailabilityZones"]),
+            types=tuple(one["InstanceType"] for one in overrides if "InstanceType" in one),
+            attributes=any("InstanceRequirements" in one for one in overrides),
+            launch_configuration=described.get("LaunchConfigurationName", ""),
+            suspended=frozenset(p["ProcessName"] for p in described.get("SuspendedProcesses", [])),
+            capacity_rebalance=bool(described.get("CapacityRebalance", False)),
+            target_groups=tuple(described.get("TargetGroupARNs", ())),
+        )
 
 
 def _hook(one: Mapping[str, Any]) -> GroupHook:

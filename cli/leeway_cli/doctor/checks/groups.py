@@ -13,7 +13,7 @@ from leeway_cli.adopt.settings.groups import (
     Transition,
 )
 from leeway_cli.doctor import reasons
-from leeway_cli.doctor.facts import Facts, GroupFacts, known
+from leeway_cli.doctor.facts import Facts, known
 from leeway_cli.doctor.finding import About, Finding, aws, shell
 
 _EFFECTS = {
@@ -30,11 +30,11 @@ def check_groups(facts: Facts) -> Iterator[Finding]:
     """Check the groups of every cluster."""
     for cluster in facts.clusters:
         for group in known(cluster.groups) or ():
-            if not group.managed:
+            if not group.node_group:
                 yield from _check_group(group, cluster.name, _spot_types(facts, group))
 
 
-def _spot_types(facts: Facts, group: GroupFacts) -> frozenset[str]:
+def _spot_types(facts: Facts, group: ScalingGroup) -> frozenset[str]:
     """Return the types that a group launches as Spot instances; none if it has no such instance."""
     found = frozenset(
         one.instance_type
@@ -44,7 +44,7 @@ def _spot_types(facts: Facts, group: GroupFacts) -> frozenset[str]:
     return found and (frozenset(group.types) or found)
 
 
-def _check_group(group: GroupFacts, cluster: str, spot: frozenset[str]) -> Iterator[Finding]:
+def _check_group(group: ScalingGroup, cluster: str, spot: frozenset[str]) -> Iterator[Finding]:
     about = About(reasons.GROUP_LIMITS_REPLACEMENT, f"group {group.name}", cluster)
     name, update = group.name, "autoscaling update-auto-scaling-group"
     if group.desired >= group.maximum and group.desired > 0:
@@ -119,7 +119,7 @@ def check_hooks(facts: Facts) -> Iterator[Finding]:
     """Check the hooks of the groups of every cluster. Missing hooks are a difference to what
     `leeway adopt` sets."""
     for cluster in facts.clusters:
-        for group in known(cluster.scaling_groups) or ():
+        for group in known(cluster.groups) or ():
             if not group.node_group:
                 for hook in group.hooks:
                     yield from _check_hook(hook, cluster.name)

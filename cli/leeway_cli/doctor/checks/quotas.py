@@ -109,7 +109,7 @@ def check_terminations(facts: Facts) -> Iterator[Finding]:
     """Check that EC2 accepts the terminations of a storm in groups without a terminate hook."""
     hooked: set[str] = set()
     for cluster in facts.clusters:
-        groups = known(cluster.scaling_groups)
+        groups = known(cluster.groups)
         if groups is None:
             return
         hooked |= {one.name for one in groups if any(map(answered_by_leeway, terminate_hooks(one)))}

@@ -45,7 +45,7 @@ def _takes(cluster: ClusterFacts, owner: str) -> bool:
 def check_managed_groups(facts: Facts) -> Iterator[Finding]:
     """Check that Leeway does not take nodes that EKS drains too."""
     for cluster in facts.clusters:
-        managed = sorted({one.managed for one in known(cluster.groups) or () if one.managed})
+        managed = sorted({one.node_group for one in known(cluster.groups) or () if one.node_group})
         if managed and _takes(cluster, "managed-node-group"):
             yield About(reasons.SECOND_HANDLER, f"cluster {cluster.name}", cluster.name).warns(
                 "The Cluster manifest lets Leeway take managed node groups: EKS drains "

@@ -49,7 +49,7 @@ def _without_policies(cluster: ClusterFacts) -> Iterator[Finding]:
 
 
 def _differences(facts: Facts, stack: LeewayStack, cluster: ClusterFacts) -> Iterator[Finding]:
-    groups = [one for one in known(cluster.scaling_groups) or () if not one.node_group]
+    groups = [one for one in known(cluster.groups) or () if not one.node_group]
     wanted = Wanted(
         cluster.name,
         stack,
@@ -81,7 +81,7 @@ def _read_kinds(facts: Facts, cluster: ClusterFacts) -> Callable[[Setting], bool
         kinds += (AccessEntry,)
     if known(cluster.objects) is not None:
         kinds += (ClusterObject,)
-    if known(cluster.scaling_groups) is not None:
+    if known(cluster.groups) is not None:
         kinds += (GroupTag, GroupHook)
     return lambda setting: isinstance(setting, kinds)
 
@@ -95,7 +95,7 @@ def _current(facts: Facts, stack: LeewayStack, cluster: ClusterFacts) -> Iterato
         yield Authentication(eks.mode)
     yield from known(cluster.entries) or ()
     yield from known(cluster.objects) or ()
-    for group in known(cluster.scaling_groups) or ():
+    for group in known(cluster.groups) or ():
         yield from group.tags.values()
         yield from group.hooks
 

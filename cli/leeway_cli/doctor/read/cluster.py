@@ -1,8 +1,6 @@
-"""Reads what AWS and the table know of one cluster: manifests, pools, groups."""
+"""Reads what AWS and the table know of one cluster: manifests, pools, roles."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import batched
-from typing import Any
+from collections.abc import Collection, Iterator, Sequence
 
 from botocore.exceptions import ClientError
 from leeway.aws.errors import code_of
@@ -21,13 +19,11 @@ from leeway.pool_pauses import POOL
 from leeway.wiring.clients import client, table
 from leeway.wiring.launch_nodes import node_sources
 
-from leeway_cli.doctor.facts import ConfigurationFacts, GroupFacts, PoolFacts, RoleFacts
+from leeway_cli.doctor.facts import ConfigurationFacts, PoolFacts, RoleFacts
 from leeway_cli.manifests.changes import reading_of
 from leeway_cli.stack import Stack
 
 _VARIANTS = (ImageVariant("arm64"), ImageVariant("x86_64"))
-_NAMES = 100
-"""Names of groups in one call. Source: EC2 Auto Scaling API reference."""
 
 
 def manifests_of(stack: Stack, cluster: str) -> tuple[ConfigurationFacts, tuple[Manifest, ...]]:
@@ -145,35 +141,3 @@ def _role(name: str) -> RoleFacts:
             return RoleFacts(name, exists=False)
         raise
     return RoleFacts(name, arn=arn, policies=frozenset(policies))
-
-
-def groups_named(names: Sequence[str], managed: Mapping[str, str]) -> tuple[GroupFacts, ...]:
-    """Read the capacity of groups; `managed` are the names of managed node groups by group."""
-    return tuple(
-        _group(one, managed.get(one["AutoScalingGroupName"], "")) for one in _groups(names)
-    )
-
-
-def _groups(names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    for some in batched(names, _NAMES, strict=False):
-        pages = client("autoscaling").get_paginator("describe_auto_scaling_groups")
-        for page in pages.paginate(AutoScalingGroupNames=list(some), IncludeInstances=False):
-            yield from page["AutoScalingGroups"]
-
-
-def _group(described: Mapping[str, Any], managed: str) -> GroupFacts:
-    template = described.get("MixedInstancesPolicy", {}).get("LaunchTemplate", {})
-    overrides = template.get("Overrides", [])
-    return GroupFacts(
-        name=described["AutoScalingGroupName"],
-        desired=described["DesiredCapacity"],
-        maximum=described["MaxSize"],
-        zones=tuple(described["AvailabilityZones"]),
-        types=tuple(one["InstanceType"] for one in overrides if "InstanceType" in one),
-        attributes=any("InstanceRequirements" in one for one in overrides),
-        managed=managed,
-        launch_configuration=described.get("LaunchConfigurationName", ""),
-        suspended=frozenset(p["ProcessName"] for p in described.get("SuspendedProcesses", [])),
-        capacity_rebalance=bool(described.get("CapacityRebalance", False)),
-        target_groups=tuple(described.get("TargetGroupARNs", ())),
-    )

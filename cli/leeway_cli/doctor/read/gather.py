@@ -21,7 +21,7 @@ from leeway.wiring.clients import client, clock, session, table
 from leeway_cli.adopt.plan import RBAC, read_objects
 from leeway_cli.adopt.reachability import FunctionsNetwork, functions_network
 from leeway_cli.adopt.settings.access import AccessEntry, Eks, Mode
-from leeway_cli.adopt.settings.groups import AutoScaling, ScalingGroup
+from leeway_cli.adopt.settings.groups import AutoScaling
 from leeway_cli.adopt.settings.leeway_stack import CloudFormation, LeewayStack
 from leeway_cli.adopt.settings.objects import ClusterObject, KubernetesObjects, is_limited
 from leeway_cli.adopt.settings.spot_role import spot_role_exists
@@ -29,7 +29,6 @@ from leeway_cli.doctor.facts import (
     ClusterFacts,
     Facts,
     FunctionAnswers,
-    GroupFacts,
     InstanceUse,
     PoolFacts,
     Read,
@@ -160,7 +159,6 @@ def _cluster(
         "the manifests", FAILS, lambda: cluster.manifests_of(_table(stack.needed()), name)
     )
     connection = start("the API server", FAILS, lambda: sources.connect(name))
-    capacity = start("the capacity of the groups", FAILS, lambda: _capacity(groups.needed()))
 
     def read_pools() -> tuple[PoolFacts, ...]:
         written = manifests.needed()[1]
@@ -205,7 +203,7 @@ def _cluster(
     targets = start(
         "the targets of load balancers",
         WARNS,
-        lambda: targets_of(connection.needed(), known(capacity.get()) or ()),
+        lambda: targets_of(connection.needed(), known(groups.get()) or ()),
     )
     roles = start(
         "the IAM roles of nodes",
@@ -232,9 +230,8 @@ def _cluster(
             entries=entries.get(),
             objects=objects.get(),
             policies=policies.get(),
-            scaling_groups=groups.get(),
             configuration=stored if isinstance(stored, Unread) else stored[0],
-            groups=capacity.get(),
+            groups=groups.get(),
             pools=pools.get(),
             roles=roles.get(),
             workloads=workloads.get(),
@@ -251,11 +248,6 @@ def _cluster(
 
 def _table(stack: LeewayStack) -> Stack:
     return Stack(stack.table, stack.clusters)
-
-
-def _capacity(groups: Sequence[ScalingGroup]) -> tuple[GroupFacts, ...]:
-    managed = {one.name: one.node_group for one in groups}
-    return cluster.groups_named(sorted(managed), managed)
 
 
 def read_facts(name: str, asked: str, sources: Sources) -> Facts:

@@ -20,8 +20,9 @@ from leeway.wiring.clients import client
 from msgspec import Struct, field
 from msgspec.json import Decoder
 
+from leeway_cli.adopt.settings.groups import ScalingGroup
 from leeway_cli.doctor.checks.targets import INJECT
-from leeway_cli.doctor.facts import GroupFacts, NodeTargets, PodTargets, TargetFacts
+from leeway_cli.doctor.facts import NodeTargets, PodTargets, TargetFacts
 
 AT_ONCE = 4
 """Elastic Load Balancing throttles the whole account together."""
@@ -108,7 +109,7 @@ _NAMESPACES = Decoder(ObjectList[_Namespace])
 _KINDS = {"deployment": "deployments", "statefulset": "statefulsets", "daemonset": "daemonsets"}
 
 
-def targets_of(connection: Connection, groups: Sequence[GroupFacts]) -> TargetFacts:
+def targets_of(connection: Connection, groups: Sequence[ScalingGroup]) -> TargetFacts:
     """Read the target groups of a cluster with these Auto Scaling groups."""
     bindings = _bindings(connection)
     attached = {arn for one in groups for arn in one.target_groups}
