@@ -166,6 +166,7 @@ def _order(
     from leeway.launch.hibernating import read_sleeping
     from leeway.launch.launch_run import LaunchOrder
     from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, pending_pods
+    from leeway.selection.reading.objects import instance_of, name_of
     from leeway.wiring.clients import table
 
     given, running = KubernetesFiles(pods), KubernetesFiles(nodes)
@@ -173,9 +174,7 @@ def _order(
     if not waiting:
         raise BadInputError("--pods: expected at least one pod without a node.")
     joined = {
-        str((document.get("spec") or {}).get("providerID") or "").rpartition("/")[2]: str(
-            (document.get("metadata") or {}).get("name") or ""
-        )
+        instance_of(document): name_of(document)
         for document in running.documents
         if document.get("kind") == "Node"
     }

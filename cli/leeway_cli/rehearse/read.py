@@ -39,6 +39,7 @@ from leeway.selection.pods import Taint, Toleration
 from leeway.selection.reading.objects import (
     Document,
     bound_node,
+    instance_of,
     is_finished,
     key_of,
     name_of,
@@ -416,7 +417,6 @@ def _with_budgets(one: RunningPod, selectors: Mapping[str, Mapping[str, Selects]
 def _node(document: Document, own_pools: frozenset[str]) -> NodeFacts:
     labels = (document.get("metadata") or {}).get("labels") or {}
     labels = {normalised(key): value for key, value in labels.items() if isinstance(value, str)}
-    provider = str((document.get("spec") or {}).get("providerID") or "")
     pool = labels.get(NODEPOOL, "")
     return NodeFacts(
         name=name_of(document),
@@ -425,7 +425,7 @@ def _node(document: Document, own_pools: frozenset[str]) -> NodeFacts:
         capacity_type=labels.get(
             CAPACITY_TYPE, labels.get(_CAPACITY_TYPE, "").lower().replace("_", "-")
         ),
-        instance=provider.rsplit("/", 1)[-1] if provider.startswith("aws://") else "",
+        instance=instance_of(document),
         groups=tuple(dict.fromkeys(labels[key] for key in _NODE_GROUPS if labels.get(key))),
         pool=pool if pool in own_pools else "",
         retires_itself=_retires_itself(labels, pool in own_pools or LAUNCHED in labels),

@@ -122,6 +122,7 @@ def _advise(
 ) -> None:
     """Print the policy of a group; what it changes goes to stderr, so that stdout is the policy."""
     from leeway.selection.reading.cluster_objects import existing_nodes
+    from leeway.selection.reading.objects import instance_of
     from leeway.wiring.clients import background_client, session
 
     from leeway_cli.selection import group_advice
@@ -136,8 +137,7 @@ def _advise(
         names = [
             one["metadata"]["name"]
             for one in given.documents
-            if one.get("kind") == "Node"
-            and str((one.get("spec") or {}).get("providerID")).rpartition("/")[2] in group.instances
+            if one.get("kind") == "Node" and instance_of(one) in group.instances
         ]
         pods = group_advice.requested(given.read_with(given, existing_nodes), names)
         if pods is None:

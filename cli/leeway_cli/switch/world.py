@@ -20,6 +20,7 @@ from leeway.manifests.reading import interpret
 from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.ports.kubernetes_objects import RETIRING
 from leeway.reasons import Reason
+from leeway.selection.reading.objects import instance_of
 from leeway.switched import SWITCH, Switch, switch_of
 from leeway.table import RecordChanged, Table
 
@@ -83,7 +84,7 @@ class LiveWorld:
             nodes = self._list("/api/v1/nodes")
             alive = self._karpenter_runs()
             deployments = tuple(self._deployments())
-        self._nodes = {_instance_of(one): one for one in nodes if _instance_of(one)}
+        self._nodes = {instance_of(one): one for one in nodes if instance_of(one)}
         with aws_errors("the table"):
             keys = [{"cluster": self.cluster, "instance": one.id} for one in instances]
             recorded = self.table.get_many(ADMISSION, keys, consistent=True)
@@ -344,17 +345,12 @@ def _taints(node: Document) -> frozenset[str]:
     return frozenset(one["key"] for one in node["spec"].get("taints") or ())
 
 
-def _instance_of(document: Document) -> str:
-    provider = (document.get("spec") or {}).get("providerID") or ""
-    return str(provider).rpartition("/")[2]
-
-
 def _claim(document: Document) -> Claim:
-    metadata, status = document["metadata"], document.get("status") or {}
+    metadata = document["metadata"]
     return Claim(
         name=metadata["name"],
         pool=(metadata.get("labels") or {}).get("karpenter.sh/nodepool", ""),
-        instance=str(status.get("providerID") or "").rpartition("/")[2],
+        instance=instance_of(document, "status"),
         joined=False,
         deleting="deletionTimestamp" in metadata,
         taken=is_taken(document),

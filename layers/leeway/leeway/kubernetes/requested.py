@@ -10,7 +10,13 @@ from leeway.kubernetes.connection import ApiError, Connection
 from leeway.kubernetes.list_watch import ObjectList, list_objects
 from leeway.kubernetes.transport import within
 from leeway.ports.kubernetes import ClusterRefused
-from leeway.selection.reading.objects import Document, bound_node, is_finished, namespace_of
+from leeway.selection.reading.objects import (
+    Document,
+    bound_node,
+    instance_of,
+    is_finished,
+    namespace_of,
+)
 from leeway.selection.reading.pod_objects import requests_of
 from leeway.selection.resources import Resources
 
@@ -78,12 +84,11 @@ def _pod(pod: Document, labels: Collection[str]) -> dict[str, Any] | None:
 def _node(node: Document) -> dict[str, Any] | None:
     """Return the instance of a Node; None for a Node of another provider, or that can't be read."""
     try:
-        provider_id = str((node.get("spec") or {}).get("providerID") or "")
-        if not provider_id.startswith("aws://"):
+        if not (instance := instance_of(node)):
             return None
         amounts = (node.get("status") or {}).get("allocatable") or {}
         return {
-            "instance": provider_id.rpartition("/")[2],
+            "instance": instance,
             "name": str(node["metadata"]["name"]),
             "allocatable": Resources.parsed({name: str(each) for name, each in amounts.items()}),
         }

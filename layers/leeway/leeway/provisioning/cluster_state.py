@@ -27,6 +27,7 @@ from leeway.selection.reading.objects import (
     controller_of,
     creation_time,
     daemon_of,
+    instance_of,
     is_finished,
     is_terminating,
     name_of,
@@ -377,8 +378,7 @@ def read_node(document: Document) -> KeptNode:
     Raises:
         ValueError: an amount is invalid.
     """
-    metadata, spec = document.get("metadata") or {}, document.get("spec") or {}
-    instance = _instance(spec.get("providerID"))
+    metadata, instance = document.get("metadata") or {}, instance_of(document)
     return KeptNode(
         node_without_pods(document),
         instance,
@@ -395,8 +395,7 @@ def read_claimed(document: Document) -> ClaimedNode | None:
     Raises:
         ValueError: its time of creation or an amount is invalid.
     """
-    spec, status = document.get("spec") or {}, document.get("status") or {}
-    instance = _instance(status.get("providerID"))
+    spec, instance = document.get("spec") or {}, instance_of(document, "status")
     if not instance or is_terminating(document):
         return None
     return ClaimedNode(
@@ -410,8 +409,7 @@ def read_claimed(document: Document) -> ClaimedNode | None:
 def reduced_node(document: Document) -> KeptNode:
     """Return a Node that can't be read: it counts as terminating, which no pod is planned for. Its
     names are valid, and its other fields may be of any shape."""
-    metadata, spec = document.get("metadata") or {}, document.get("spec") or {}
-    instance = _instance(spec.get("providerID"))
+    metadata, instance = document.get("metadata") or {}, instance_of(document)
     labels = metadata.get("labels")
     named = labels.get(NODEPOOL) if isinstance(labels, Mapping) else None
     pool = named if isinstance(named, str) else ""
@@ -422,12 +420,6 @@ def reduced_node(document: Document) -> KeptNode:
         terminating=True,
         details=NodeDetails(instance, FOREVER),
     )
-
-
-def _instance(provider_id: Any) -> str:
-    """Return the instance of a provider id, `aws:///ZONE/INSTANCE`; empty for other providers."""
-    text = str(provider_id or "")
-    return text.rsplit("/", 1)[-1] if text.startswith("aws://") else ""
 
 
 DEFAULT_SCHEDULER = "default-scheduler"

@@ -21,6 +21,13 @@ def namespace_of(document: Document) -> str:
     return str((document.get("metadata") or {}).get("namespace") or "default")
 
 
+def instance_of(document: Document, part: str = "spec") -> str:
+    """Return the instance of a Node by its provider id, `aws:///ZONE/INSTANCE`; empty for other
+    providers. A NodeClaim has the id in its `status`."""
+    provider_id = str((document.get(part) or {}).get("providerID") or "")
+    return provider_id.rpartition("/")[2] if provider_id.startswith("aws://") else ""
+
+
 def key_of(document: Document) -> str:
     """Return `namespace/name`, or `namespace/generateName` of an object without a name."""
     metadata = document.get("metadata") or {}
