@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
+from leeway.aws.group_templates import template_version
 from leeway.selection.labels import ARCH, CAPACITY_TYPE, INSTANCE, ON_DEMAND, RESERVED, SPOT
 from leeway.selection.offers.allocatable import AmiFamily
 
@@ -213,8 +214,10 @@ class Account:
                 "--nodegroup and AWS_REGION."
             ) from None
         place = f"managed node group {cluster}/{name}"
-        specification = given.get("launchTemplate")
-        template = self._template(specification) if specification else {}
+        template: Mapping[str, Any] = {}
+        if of_eks := given.get("launchTemplate"):
+            named = {"LaunchTemplateId": of_eks.get("id"), "LaunchTemplateName": of_eks.get("name")}
+            template = self._template({**named, "Version": of_eks.get("version")})
         ami_type = str(given.get("amiType", ""))
         group = self._group(place, name, template, _family_of_type(ami_type))
         if "ImageId" not in template:
@@ -247,21 +250,8 @@ class Account:
         return group
 
     def _template(self, specification: Mapping[str, Any]) -> Mapping[str, Any]:
-        by = {
-            "LaunchTemplateId": specification.get("LaunchTemplateId") or specification.get("id"),
-            "LaunchTemplateName": specification.get("LaunchTemplateName")
-            or specification.get("name"),
-        }
-        named = dict([next((k, v) for k, v in by.items() if v)])
-        version = specification.get("Version") or specification.get("version") or "$Default"
-        found = self._client("ec2").describe_launch_template_versions(
-            **named, Versions=[str(version)]
-        )["LaunchTemplateVersions"]
-        if not found:
-            raise CannotBeDoneError(
-                f"Launch template {next(iter(named.values()))} has no version {version}."
-            )
-        data: Mapping[str, Any] = found[0]["LaunchTemplateData"]
+        found = template_version(self._client("ec2"), specification)
+        data: Mapping[str, Any] = found["LaunchTemplateData"]
         return data
 
     def _group(

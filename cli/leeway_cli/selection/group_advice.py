@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import yaml
+from leeway.aws.group_templates import template_version
 from leeway.reasons import counted
 from leeway.selection.labels import ARCH, INSTANCE, ON_DEMAND, SPOT
 from leeway.selection.offers.allocatable import NodeClass
@@ -179,7 +180,13 @@ def read_group(name: str, client: Any, ec2: Any) -> ScalingGroup:
         raise CannotBeDoneError(
             f"Group {name} selects its types by InstanceRequirements: it has many types already."
         )
-    template = _template(ec2, written)
+    with aws_errors(f"the launch templates of group {name}"):
+        template = template_version(ec2, written)
+        versions = {
+            one["InstanceType"]: str(template_version(ec2, one[_TEMPLATE])["VersionNumber"])
+            for one in overrides
+            if one.get(_TEMPLATE) and one.get("InstanceType")
+        }
     data = template["LaunchTemplateData"]
     listed = [one["InstanceType"] for one in overrides if one.get("InstanceType")]
     types = tuple(dict.fromkeys(listed or filter(None, [data.get("InstanceType")])))
@@ -200,11 +207,7 @@ def read_group(name: str, client: Any, ec2: Any) -> ScalingGroup:
         specification=_specification(written),
         described=given,
         version=str(template["VersionNumber"]),
-        versions={
-            one["InstanceType"]: str(_template(ec2, one[_TEMPLATE])["VersionNumber"])
-            for one in overrides
-            if one.get(_TEMPLATE) and one.get("InstanceType")
-        },
+        versions=versions,
         spot_in_template=(data.get("InstanceMarketOptions") or {}).get("MarketType") == "spot",
     )
 
@@ -213,19 +216,6 @@ def _specification(written: Mapping[str, str]) -> dict[str, str]:
     """AWS answers with the id and the name of a template, and takes one of them."""
     key = "LaunchTemplateId" if written.get("LaunchTemplateId") else "LaunchTemplateName"
     return {key: written[key], "Version": written.get("Version") or "$Default"}
-
-
-def _template(ec2: Any, written: Mapping[str, str]) -> Mapping[str, Any]:
-    named = _specification(written)
-    version = named.pop("Version")
-    (template,) = named.values()
-    with aws_errors(f"launch template {template}"):
-        found = ec2.describe_launch_template_versions(**named, Versions=[version])
-    versions = found["LaunchTemplateVersions"]
-    if not versions:
-        raise CannotBeDoneError(f"Launch template {template} has no version {version}.")
-    version_found: Mapping[str, Any] = versions[0]
-    return version_found
 
 
 def requested(nodes: Iterable["ExistingNode"], names: Iterable[str]) -> Resources | None:

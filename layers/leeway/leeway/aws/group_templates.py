@@ -89,7 +89,9 @@ class AwsGroupTemplates:
         return found[key]
 
     def _read(self, template: str, version: str) -> Template:
-        described = self._version(template, version)
+        described = template_version(
+            self._ec2(), {"LaunchTemplateId": template, "Version": version}
+        )
         data = described["LaunchTemplateData"]
         image = str(data.get("ImageId") or "")
         varies = image.startswith(_PARAMETER)
@@ -114,15 +116,24 @@ class AwsGroupTemplates:
             return str(found[0]["Value"]) if found else ""
         return ""
 
-    def _version(self, template: str, version: str) -> dict[str, Any]:
-        with aws_errors():
-            answer = self._ec2().describe_launch_template_versions(
-                LaunchTemplateId=template, Versions=[version]
-            )
-        versions: list[dict[str, Any]] = answer["LaunchTemplateVersions"]
-        if not versions:
-            raise CloudRefused(f"it has no version {version}")
-        return versions[0]
+
+def template_version(ec2: Any, specification: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the version of a launch template that an Auto Scaling group or one of its overrides
+    names; the group may leave out the version, and one of id and name.
+
+    Raises:
+        CloudUnavailable, CloudRefused: EC2 did not answer, or has no such version.
+    """
+    key = "LaunchTemplateId" if specification.get("LaunchTemplateId") else "LaunchTemplateName"
+    version = specification.get("Version") or "$Default"
+    with aws_errors():
+        answer = ec2.describe_launch_template_versions(
+            **{key: specification[key]}, Versions=[version]
+        )
+    versions: list[dict[str, Any]] = answer["LaunchTemplateVersions"]
+    if not versions:
+        raise CloudRefused(f"launch template {specification[key]} has no version {version}")
+    return versions[0]
 
 
 def _members(group: dict[str, Any]) -> Iterator[GroupMember]:
