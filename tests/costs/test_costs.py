@@ -86,7 +86,7 @@ class World:
 
     def start_anew(self) -> None:
         """Another environment of the function remembers nothing."""
-        self.recorder = CostRecorder(self.table, lambda: self.price, self, self)
+        self.recorder = CostRecorder(self.table, lambda: self.price, self.read, self)
 
     def now(self) -> datetime:
         return self.now_
@@ -151,7 +151,7 @@ def test_a_second_run_in_a_minute_and_a_second_function_count_nothing_twice() ->
 def test_of_two_runs_at_once_one_counts() -> None:
     world = start(instance(1))
     world.run(5)
-    other = CostRecorder(world.table, lambda: world.price, world, world)
+    other = CostRecorder(world.table, lambda: world.price, world.read, world)
 
     def interleaved(_cluster: str, _labels: Collection[str]) -> Mapping[str, NodeUse]:
         world.read = lambda *_: {}  # type: ignore[method-assign]
@@ -393,7 +393,7 @@ def test_the_interruptions_of_two_runs_at_once_count_once() -> None:
     world = start(node)
     world.run(6)
     interrupt(world, node)
-    other = CostRecorder(world.table, lambda: world.price, world, world)
+    other = CostRecorder(world.table, lambda: world.price, world.read, world)
     for _ in range(20):
         world.record()
         listed = [ObservedInstance(node, "terminated", NOON)]

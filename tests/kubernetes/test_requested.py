@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from leeway.costs import NodeUse, PodUse
-from leeway.kubernetes.requested import HttpClusterUse
+from leeway.kubernetes.connection import Connection
+from leeway.kubernetes.requested import read_use
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 from leeway.selection.resources import Resources
 from leeway_cli.kubeconfig import kubeconfig_connection
@@ -29,9 +30,9 @@ def server(tmp_path: Path) -> Iterator[FaultyServer]:
 
 
 @pytest.fixture
-def use(server: FaultyServer) -> Iterator[HttpClusterUse]:
+def connection(server: FaultyServer) -> Iterator[Connection]:
     with closing(kubeconfig_connection(server.kubeconfig)) as connection:
-        yield HttpClusterUse(lambda _: connection)
+        yield connection
 
 
 def serve(server: FaultyServer, nodes: list[Any] | None, pods: list[Any] | None) -> None:
@@ -68,7 +69,7 @@ def pod(name: str, on: str | None, phase: str = "Running", **spec: Any) -> dict[
 
 
 def test_pods_are_read_with_their_nodes_page_by_page(
-    server: FaultyServer, use: HttpClusterUse
+    server: FaultyServer, connection: Connection
 ) -> None:
     pods = [
         pod("runs", "n1"),
@@ -77,7 +78,7 @@ def test_pods_are_read_with_their_nodes_page_by_page(
         pod("of-another-node", "n2"),
     ]
     serve(server, [node("n1"), node("n2", "aws:///us-east-1b/i-2")], pods)
-    found = use.read("prod", ["team"])
+    found = read_use(connection, ["team"])
     half = Resources({"cpu": 500, "memory": 2**30})
     four = Resources({"cpu": 4000, "memory": 16 * 2**30})
     assert found == {
@@ -86,14 +87,14 @@ def test_pods_are_read_with_their_nodes_page_by_page(
 
 
 def test_an_instance_that_two_nodes_name_is_not_split(
-    server: FaultyServer, use: HttpClusterUse
+    server: FaultyServer, connection: Connection
 ) -> None:
     serve(server, [node("n1"), node("copy")], [pod("one", "n1"), pod("two", "copy")])
-    assert use.read("prod", []) == {}
+    assert read_use(connection, []) == {}
 
 
 def test_null_lists_other_providers_and_objects_of_another_shape_are_left_out(
-    server: FaultyServer, use: HttpClusterUse
+    server: FaultyServer, connection: Connection
 ) -> None:
     broken = [
         node("other", "kind://docker/one"),
@@ -103,22 +104,22 @@ def test_null_lists_other_providers_and_objects_of_another_shape_are_left_out(
     ]
     odd = pod("odd", "n1", containers=[{"resources": {"requests": {"cpu": "many"}}}])
     serve(server, broken, [odd, {"metadata": None, "spec": None, "status": None}, {"spec": "x"}])
-    assert [*use.read("prod", [])] == ["i-1"]
+    assert [*read_use(connection, [])] == ["i-1"]
     serve(server, None, None)
-    assert use.read("prod", []) == {}
+    assert read_use(connection, []) == {}
 
 
 @pytest.mark.parametrize(("status", "error"), [(403, ClusterRefused), (500, ClusterUnavailable)])
 def test_an_api_server_that_does_not_answer_is_an_error(
-    server: FaultyServer, use: HttpClusterUse, status: int, error: type[Exception]
+    server: FaultyServer, connection: Connection, status: int, error: type[Exception]
 ) -> None:
     server.by_default(json_answer({"kind": "Status", "code": status}, status))
     with pytest.raises(error):
-        use.read("prod", [])
+        read_use(connection, [])
 
 
 def test_a_list_that_does_not_end_is_given_up(
-    server: FaultyServer, use: HttpClusterUse, monkeypatch: pytest.MonkeyPatch
+    server: FaultyServer, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def one_more_page(request: Request) -> None:
         number = int(request.query.get("continue", 0)) + 1
@@ -128,4 +129,4 @@ def test_a_list_that_does_not_end_is_given_up(
     server.by_default(one_more_page)
     monkeypatch.setattr("leeway.kubernetes.requested.READ_FOR", 0.05)
     with pytest.raises(ClusterUnavailable):
-        use.read("prod", [])
+        read_use(connection, [])

@@ -25,7 +25,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from math import isfinite, nan
-from typing import Protocol
 
 from leeway.clock import Clock
 from leeway.hibernation import HIBERNATION, SLEEPING, SleepingPools
@@ -204,17 +203,10 @@ class NodeUse:
     pods: Sequence[PodUse] = ()
 
 
-class ClusterUse(Protocol):
-    """What the pods of a cluster request."""
-
-    def read(self, cluster: str, labels: Collection[str]) -> Mapping[str, NodeUse]:
-        """Read the nodes by the ids of their instances. An instance that several Nodes name is
-        missing.
-
-        Raises:
-            ClusterUnavailable, ClusterRefused: the API server did not answer, or refused.
-        """
-        ...
+type ClusterUse = Callable[[str, Collection[str]], Mapping[str, NodeUse]]
+"""Reads what the pods of a cluster request, with these labels of theirs, by the ids of the
+instances of their nodes. An instance that several Nodes name is missing. Raises ClusterUnavailable
+or ClusterRefused if the API server did not answer, or refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -527,7 +519,7 @@ class CostRecorder:
         self, cluster: str, labels: Sequence[str]
     ) -> tuple[Mapping[str, NodeUse] | None, ClusterUnavailable | ClusterRefused | None]:
         try:
-            return self._use.read(cluster, labels), None
+            return self._use(cluster, labels), None
         except (ClusterUnavailable, ClusterRefused) as error:
             return None, error
 

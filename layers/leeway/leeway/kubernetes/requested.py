@@ -1,6 +1,6 @@
-"""The ClusterUse Protocol over HTTP: what the pods on each node request."""
+"""What the pods on each node request, over HTTP."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Any
 
 from msgspec.json import Decoder
@@ -28,26 +28,21 @@ _OBJECTS = Decoder(ObjectList[dict[str, Any]])
 _SHAPES = (AttributeError, KeyError, TypeError, ValueError)
 
 
-class HttpClusterUse:
-    """What pods request, by two lists. Of a page, only what is counted is kept."""
+def read_use(connection: Connection, labels: Collection[str]) -> dict[str, NodeUse]:
+    """Read what pods request, by the ids of the instances of their nodes. Of a page, only what is
+    counted is kept.
 
-    def __init__(self, connection_to: Callable[[str], Connection]) -> None:
-        self._connection_to = connection_to
-
-    def read(self, cluster: str, labels: Collection[str]) -> Mapping[str, NodeUse]:
-        """Read the nodes by the ids of their instances."""
-        connection = self._connection_to(cluster)
-        with within(READ_FOR):
-            return _read(connection, labels)
-
-
-def _read(connection: Connection, labels: Collection[str]) -> dict[str, NodeUse]:
+    Raises:
+        ClusterUnavailable, ClusterRefused: the API server did not answer, or refused.
+    """
     pods: dict[str, list[PodUse]] = {}
-    for one in _listed(connection, "/api/v1/pods", lambda pod: _pod(pod, labels)):
-        pods.setdefault(one["node"], []).append(one["use"])
+    with within(READ_FOR):
+        for one in _listed(connection, "/api/v1/pods", lambda pod: _pod(pod, labels)):
+            pods.setdefault(one["node"], []).append(one["use"])
+        nodes = _listed(connection, "/api/v1/nodes", _node)
     found: dict[str, NodeUse] = {}
     copied: set[str] = set()
-    for one in _listed(connection, "/api/v1/nodes", _node):
+    for one in nodes:
         instance = one["instance"]
         copied |= {instance} & found.keys()
         found[instance] = NodeUse(one["allocatable"], tuple(pods.get(one["name"], ())))

@@ -13,7 +13,7 @@ from leeway.catalog.stored import StoredCatalog
 from leeway.costs import CostRecorder, prices_of
 from leeway.kubernetes.custom_resources import HttpClusterApi
 from leeway.kubernetes.http_cluster import HttpCluster
-from leeway.kubernetes.requested import HttpClusterUse
+from leeway.kubernetes.requested import read_use
 from leeway.kubernetes.surging import HttpSurgeWorkloads
 from leeway.kubernetes.transport import within
 from leeway.manifests.in_cluster import COPY_FOR, ManifestCopies
@@ -90,8 +90,12 @@ def _copy_manifests(cluster: str) -> tuple[Sequence[Reason], Reason | None]:
 
 def _costs() -> CostRecorder:
     catalog = StoredCatalog(table(), str(session().region_name), clock())
-    use = HttpClusterUse(connections().get)
-    return CostRecorder(table(), lambda: prices_of(catalog.read()), use, clock())
+    return CostRecorder(
+        table(),
+        lambda: prices_of(catalog.read()),
+        lambda cluster, labels: read_use(connections().get(cluster), labels),
+        clock(),
+    )
 
 
 def _group_rolls() -> GroupRolls:
