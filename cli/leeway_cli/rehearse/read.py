@@ -25,6 +25,7 @@ from leeway.kubernetes.translate import to_pod
 from leeway.ports.kubernetes import ClusterForbidden, ClusterUnavailable
 from leeway.ports.kubernetes_objects import RETIRING, Controller, Pod
 from leeway.printable import printable
+from leeway.provisioning.cluster_state import read_time
 from leeway.provisioning.kept_objects import KINDS, KeptObjects
 from leeway.retirement.pods import DAEMONSET
 from leeway.selection.labels import (
@@ -275,8 +276,8 @@ def taken_at(documents: Iterable[Document]) -> datetime:
         texts = [metadata.get("creationTimestamp")]
         conditions = (document.get("status") or {}).get("conditions") or ()
         texts += [condition.get("lastTransitionTime") for condition in conditions]
-        moments += [moment for text in texts if (moment := _time(text)) is not None]
-        deletion = _time(metadata.get("deletionTimestamp"))
+        moments += [moment for text in texts if (moment := read_time(text)) is not None]
+        deletion = read_time(metadata.get("deletionTimestamp"))
         grace = metadata.get("deletionGracePeriodSeconds") or 0
         if deletion is not None and 0 <= grace < _MOST_SECONDS:
             moments.append(deletion - timedelta(seconds=grace))
@@ -284,14 +285,6 @@ def taken_at(documents: Iterable[Document]) -> datetime:
 
 
 _MOST_SECONDS = 100_000_000
-
-
-def _time(text: str | None) -> datetime | None:
-    try:
-        found = datetime.fromisoformat(text) if text else None
-    except ValueError:
-        return None
-    return found.astimezone(UTC) if found is not None and found.tzinfo else None
 
 
 def _running(
@@ -352,7 +345,7 @@ def _started_in(document: Document) -> float | None:
     """Return how many seconds after its binding a pod became Ready; None if that is not known."""
     since: dict[str, datetime] = {}
     for condition in (document.get("status") or {}).get("conditions") or ():
-        moment = _time(condition.get("lastTransitionTime"))
+        moment = read_time(condition.get("lastTransitionTime"))
         if condition.get("status") == "True" and moment is not None:
             since[str(condition.get("type"))] = moment
     if "Ready" not in since or "PodScheduled" not in since:

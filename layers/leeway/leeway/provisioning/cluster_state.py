@@ -327,7 +327,7 @@ def read_pod(key: str, document: Document, specs: PodSpecs) -> KeptPod:
         terminating=is_terminating(document),
         waits=waits_for_node(document),
         movable=needs_another_place(document),
-        ends_at=_time(metadata.get("deletionTimestamp")),
+        ends_at=read_time(metadata.get("deletionTimestamp")),
         controller=controller_of(document),
         stays_with_node=bool(daemon_of(document)) or is_mirror(document),
         protected_until=_protected_until(document),
@@ -449,7 +449,7 @@ def _bound_at(pod: Document) -> datetime | None:
     """Return when a pod was bound: the API server sets the condition then, by its own clock."""
     scheduled = _condition(pod, "PodScheduled")
     is_bound = bound_node(pod) and scheduled.get("status") == "True"
-    return _time(scheduled.get("lastTransitionTime")) if is_bound else None
+    return read_time(scheduled.get("lastTransitionTime")) if is_bound else None
 
 
 def _condition(document: Document, kind: str) -> Document:
@@ -504,9 +504,9 @@ def details_of(document: Document, instance: str) -> NodeDetails:
     annotations = metadata.get("annotations") or {}
     return NodeDetails(
         instance=instance,
-        created_at=_time(metadata.get("creationTimestamp")) or FOREVER,
+        created_at=read_time(metadata.get("creationTimestamp")) or FOREVER,
         ready=ready.get("status") == "True",
-        ready_since=_time(ready.get("lastTransitionTime")),
+        ready_since=read_time(ready.get("lastTransitionTime")),
         unhealthy=why_unhealthy(_conditions(document)),
         protected=annotations.get(DO_NOT_DISRUPT) == "true",
         consolidated=annotations.get(DO_NOT_CONSOLIDATE) != "true",
@@ -516,12 +516,12 @@ def details_of(document: Document, instance: str) -> NodeDetails:
 def _conditions(document: Document) -> Iterator[NodeCondition]:
     for one in (document.get("status") or {}).get("conditions") or ():
         kind, status = str(one.get("type")), str(one.get("status"))
-        yield NodeCondition(kind, status, _time(one.get("lastTransitionTime")))
+        yield NodeCondition(kind, status, read_time(one.get("lastTransitionTime")))
 
 
 def _protected_until(pod: Document) -> datetime | None:
     metadata, status = pod.get("metadata") or {}, pod.get("status") or {}
-    started = _time(status.get("startTime") or metadata.get("creationTimestamp"))
+    started = read_time(status.get("startTime") or metadata.get("creationTimestamp"))
     return protected_until(metadata.get("annotations"), started)
 
 
@@ -535,7 +535,7 @@ def _deletion_cost(pod: Document) -> int:
         return 0
 
 
-def _time(text: Any) -> datetime | None:
+def read_time(text: Any) -> datetime | None:
     """Read a time of Kubernetes; None if it is missing or invalid."""
     try:
         time = datetime.fromisoformat(str(text or ""))
