@@ -15,6 +15,7 @@ import numpy as np
 from leeway.disruption import reasons
 from leeway.disruption.rules import Cause
 from leeway.disruption.snapshot import NodeReturn
+from leeway.reasons import some
 from leeway.selection.labels import CAPACITY_TYPES, HOSTNAME, SPOT, ZONE
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import PodSpec, PodTerm
@@ -484,7 +485,7 @@ class _Round:
             self._by.replaced_by(nodes, successor)
         saving = price - (self._cluster.price(successor) if successor else 0.0)
         reason = reasons.NODE_NOT_NEEDED(
-            node=reasons.named(names), pods=moves, targets="others", saving=saving
+            node=some(names), pods=moves, targets="others", saving=saving
         )
         replaced = successor is not None
         begin(

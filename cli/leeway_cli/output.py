@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import fields, is_dataclass
@@ -108,12 +108,6 @@ def stdout_console() -> "Console":
 
     width = None if sys.stdout.isatty() else UNBROKEN
     return terminal(width=width)
-
-
-def some(names: Sequence[str], most: int = 3) -> str:
-    """Render the first names, and count the others."""
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 FLAT = {"flat": True}

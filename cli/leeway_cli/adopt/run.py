@@ -12,7 +12,7 @@ import typer
 from leeway import __version__
 from leeway.admission.record import ADMISSION
 from leeway.manifests.in_cluster import Home, home_of
-from leeway.reasons import counted
+from leeway.reasons import counted, some
 from leeway.retirement.record import RETIREMENT
 from leeway.table import OPEN
 from leeway.wiring.clients import clock, table
@@ -32,7 +32,7 @@ from leeway_cli.adopt.plan import RBAC, read_objects
 from leeway_cli.adopt.services import Connected, Services
 from leeway_cli.adopt.settings.objects import ClusterObject
 from leeway_cli.errors import CannotBeDoneError, CommandError, aws_errors
-from leeway_cli.output import Format, print_json, some, write_stderr, write_stdout
+from leeway_cli.output import Format, print_json, write_stderr, write_stdout
 
 RENEW_EVERY = 15.0
 """Seconds between two renewals of a claim while a long step runs."""

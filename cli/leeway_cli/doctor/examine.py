@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from leeway.reasons import counted
+from leeway.reasons import counted, some
 
 from leeway_cli.doctor import reasons
 from leeway_cli.doctor.checks.clusters import (
@@ -41,7 +41,6 @@ from leeway_cli.doctor.checks.stack import (
 from leeway_cli.doctor.checks.targets import check_targets
 from leeway_cli.doctor.facts import Facts, known, unread_parts
 from leeway_cli.doctor.finding import About, Cause, Finding, Severity
-from leeway_cli.output import some
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

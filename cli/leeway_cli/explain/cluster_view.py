@@ -21,10 +21,10 @@ from leeway.disruption.snapshot import MovablePod
 from leeway.instances.facts import OwnerKind
 from leeway.ports.kubernetes_objects import FOREVER
 from leeway.printable import printable
-from leeway.reasons import counted
+from leeway.reasons import counted, some
 from leeway.selection.packing.plan import PlannedNode
 
-from leeway_cli.output import as_json, picked, some, stdout_console, table
+from leeway_cli.output import as_json, picked, stdout_console, table
 from leeway_cli.selection.select import launch_as_data
 
 if TYPE_CHECKING:

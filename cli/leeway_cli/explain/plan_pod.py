@@ -16,7 +16,7 @@ from leeway.launch.prices import (
     within_limit,
 )
 from leeway.provisioning.cluster_state import DEFAULT_SCHEDULER
-from leeway.reasons import Reason, counted
+from leeway.reasons import Reason, counted, some
 from leeway.selection.offers.catalog import Catalog, Unavailable
 from leeway.selection.packing.plan import Plan, PlannedNode
 from leeway.selection.packing.planning import LAUNCHES, pack
@@ -25,7 +25,7 @@ from leeway.selection.packing.supply import Supply
 from leeway.selection.packing.unschedulable import unmet_requirements
 from leeway.selection.pods import ExistingNode, NodePool, Pod, PodSpec
 
-from leeway_cli.output import as_json, picked, some, stdout_console
+from leeway_cli.output import as_json, picked, stdout_console
 from leeway_cli.selection.select import launch_as_data
 
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from leeway.execution.retrying import API_ERRORS
 from leeway.ports.kubernetes import Cluster
 from leeway.ports.kubernetes_objects import Node
-from leeway.reasons import Reason, counted
+from leeway.reasons import Reason, counted, some
 from leeway.selection.labels import INITIALIZED
 from leeway.wiring.clients import clock
 
 from leeway_cli.errors import as_clause
-from leeway_cli.output import picked, some, stderr_console, stdout_console, table
+from leeway_cli.output import picked, stderr_console, stdout_console, table
 from leeway_cli.terminal import ProgressBars
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from leeway.policy.rules import SPOT_WARNING
-from leeway.reasons import counted
+from leeway.reasons import counted, some
 from rich.console import Console
 from rich.text import Text
 
-from leeway_cli.output import as_json, picked, some, stdout_console, table
+from leeway_cli.output import as_json, picked, stdout_console, table
 from leeway_cli.rehearse.cluster import Cluster, Pace
 from leeway_cli.rehearse.findings import Finding, find
 from leeway_cli.rehearse.rounds import (

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from leeway.reasons import counted
+from leeway.reasons import counted, some
 
 from leeway_cli.errors import BadInputError, CannotBeDoneError
 from leeway_cli.manifests.files import FilesOption, read_pools, with_overlays
 from leeway_cli.output import (
     picked,
     print_json,
-    some,
     stdout_console,
     table,
     write_stderr,

@@ -5,7 +5,7 @@ says what to do. docs/reasons.md lists all of them.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -23,6 +23,13 @@ def counted(number: float, one: str, many: str = "") -> str:
     with an s, for example because of a verb: `pods get`."""
     shown = f"{number:g}" if isinstance(number, float) else str(number)
     return f"{shown} {one if number == 1 else many or one + 's'}"
+
+
+def some(names: Iterable[str], most: int = 3) -> str:
+    """Return the first names for a sentence, and the number of the others."""
+    found = list(names)
+    more = len(found) - most
+    return ", ".join(found[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 class _Counting:

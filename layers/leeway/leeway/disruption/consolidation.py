@@ -18,7 +18,7 @@ from leeway.disruption.protection import Allowances
 from leeway.disruption.rules import Cause
 from leeway.disruption.snapshot import NodeReturn, OwnNode
 from leeway.launch.prices import ROUNDING, Prices
-from leeway.reasons import Reason
+from leeway.reasons import Reason, some
 from leeway.selection.labels import CAPACITY_TYPES, RESERVED, SPOT
 from leeway.selection.on_demand import Balances
 from leeway.selection.packing.plan import Plan, PlannedNode
@@ -279,7 +279,7 @@ class Replacements:
             return None
         reason = reasons.NODES_REPLACEABLE(
             pods=moves,
-            nodes=reasons.named([one.name for one in nodes]),
+            nodes=some([one.name for one in nodes]),
             type=new.cheapest.type.name,
             capacity_type=new.cheapest.offering.capacity_type,
             price=plan.price,
@@ -523,7 +523,7 @@ def _not_needed(one: OwnNode, target_of: dict[str, str], loose: frozenset[str]) 
     targets = list(dict.fromkeys(target_of[m.pod.name] for m in one.pods))
     saving, moves = one.price or 0.0, len(one.pods)
     reason = reasons.NODE_NOT_NEEDED(
-        node=one.name, pods=moves, targets=reasons.named(targets), saving=saving
+        node=one.name, pods=moves, targets=some(targets), saving=saving
     )
     reason = _with(reason, loose)
     return NodeReturn((one.name,), Cause.UNDERUTILIZED, reason, saving, moves, loose=loose)

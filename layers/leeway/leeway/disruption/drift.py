@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from leeway.disruption.reasons import named
 from leeway.instances.facts import InstanceFacts
 from leeway.launch.images import ImageVariant
 from leeway.launch.node_settings import read_tag_value
+from leeway.reasons import some
 from leeway.selection.labels import JOINED, NODEPOOL
 from leeway.selection.pods import ExistingNode, NodePool
 
@@ -88,7 +88,7 @@ def _by_description(
         yield f"Its subnet {facts.subnet} is none of those that its pool selects now."
     groups = frozenset(facts.security_groups)
     if now.security_groups and groups and groups != now.security_groups:
-        has, wanted = named(sorted(groups)), named(sorted(now.security_groups))
+        has, wanted = some(sorted(groups)), some(sorted(now.security_groups))
         yield f"It has the security groups {has}, and its pool selects {wanted} now."
     if facts.reservation is not None and facts.reservation.id in now.unselected:
         yield f"Its pool does not select capacity reservation {facts.reservation.id} any more."

@@ -17,7 +17,7 @@ from leeway.ports.kubernetes_objects import (
     FOREVER,
     PROTECTS_POD,
 )
-from leeway.reasons import Reason, clause
+from leeway.reasons import Reason, clause, some
 from leeway.selection.labels import RESERVED
 
 
@@ -207,7 +207,7 @@ class Allowances:
     def _among_them(self, pool: str) -> str:
         """Return a part of a sentence about the nodes that use the budget without a retirement."""
         unready = self.unready.get(pool)
-        return f", among them {reasons.named(unready)}, not Ready" if unready else ""
+        return f", among them {some(unready)}, not Ready" if unready else ""
 
     def why_not(
         self, pool: str, cause: Cause, moves: bool = True, going: bool = False

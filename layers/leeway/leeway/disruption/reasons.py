@@ -1,7 +1,5 @@
 """Reason codes of giving capacity back. docs/giving-back.md explains the rules."""
 
-from collections.abc import Sequence
-
 from leeway.reasons import ReasonCode
 
 NODE_EMPTY = ReasonCode(
@@ -212,9 +210,3 @@ NODE_NOT_OF_LEEWAY = ReasonCode(
     "NodeNotOfLeeway",
     "Node {node} {why}: Leeway gives back only nodes that it has launched.",
 )
-
-
-def named(names: Sequence[str], most: int = 3) -> str:
-    """Return the first names for a sentence, and the number of the others."""
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

@@ -15,7 +15,7 @@ from enum import StrEnum
 from leeway.launch.fleets import FleetError
 from leeway.launch.node_settings import NodeSettings
 from leeway.manifests.node_class import Volume
-from leeway.reasons import Reason, ReasonCode, clause
+from leeway.reasons import Reason, ReasonCode, clause, some
 from leeway.selection.labels import RESERVED
 from leeway.selection.offers.allocatable import GIB
 from leeway.selection.offers.catalog import ANY, Unavailable
@@ -316,11 +316,8 @@ def _reason(
     return launch_refused(pool, error, remedy, settings)
 
 
-def _some(names: Iterable[str], most: int = 3) -> str:
-    found = list(dict.fromkeys(names))
-    more = len(found) - most
-    shown = ", ".join(found[:most]) or "any"
-    return shown + (f" and {more} more" if more > 0 else "")
+def _some(names: Iterable[str]) -> str:
+    return some(dict.fromkeys(names)) or "any"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ another zone, of another capacity type. If EC2 has no capacity, that is only a c
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from leeway.reasons import Reason, ReasonCode
+from leeway.reasons import Reason, ReasonCode, some
 from leeway.selection.offers.catalog import ANY, Catalog, Unavailable
 from leeway.selection.packing.plan import PlannedNode
 from leeway.selection.packing.planning import pack
@@ -61,9 +61,9 @@ def _reason(node: PlannedNode, marked: frozenset[Unavailable]) -> Reason:
     refused = list(dict.fromkeys(_refused(node, marked)))
     return OFFERINGS_REFUSED(
         pool=node.pool,
-        types=_some(one.instance_type for one in refused),
-        capacity_types=_some(one.capacity_type for one in refused),
-        zones=_some(one.zone for one in refused),
+        types=some(dict.fromkeys(one.instance_type for one in refused), _MOST_SHOWN),
+        capacity_types=some(dict.fromkeys(one.capacity_type for one in refused), _MOST_SHOWN),
+        zones=some(dict.fromkeys(one.zone for one in refused), _MOST_SHOWN),
     )
 
 
@@ -79,9 +79,3 @@ def _refused(node: PlannedNode, marked: frozenset[Unavailable]) -> Iterator[Unav
                     Unavailable(t, z, choice.capacity_type) in marked for t in types for z in zones
                 ):
                     yield one
-
-
-def _some(names: Iterable[str]) -> str:
-    found = list(dict.fromkeys(names))
-    more = len(found) - _MOST_SHOWN
-    return ", ".join(found[:_MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
-from leeway.reasons import Reason
+from leeway.reasons import Reason, some
 from leeway.selection.labels import CAPACITY_TYPE, CAPACITY_TYPES
 from leeway.selection.offers.catalog import InstanceType, TypeTable, bits, mismatch
 from leeway.selection.packing.plan import (
@@ -223,11 +223,9 @@ def _no_match(pool: NodePool, table: TypeTable, terms: Sequence[Requirements]) -
         with_labels = table.matching_labels(requirements)
         capacity_type = requirements.get(CAPACITY_TYPE)
         if with_labels and capacity_type is not None:
-            names = _names(table, with_labels)
-            more = len(names) - _MAX_NAMES
             return NO_OFFERING_AVAILABLE(
                 pool=pool.name,
-                types=", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else ""),
+                types=some(_names(table, with_labels), _MAX_NAMES),
                 capacity_types=", ".join(c for c in CAPACITY_TYPES if capacity_type.has(c)),
                 region=table.catalog.region,
             )
