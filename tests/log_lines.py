@@ -42,8 +42,8 @@ from leeway.reconciliation.report import (
 from leeway.retirement.outcome import Outcome, RetirementResult, RetirementTelemetry
 from leeway.retirement.reasons import (
     NODE_NOT_CORDONED,
-    NOT_REPLACED,
     PODS_NOT_LISTED,
+    REPLACEMENT_DECIDED,
     RETIREMENT_STARTED,
 )
 from leeway.selection.offers.survey import Part
@@ -102,7 +102,7 @@ DRAINED = Outcome(
     ended_at=NOTICED + timedelta(seconds=60),
     deadline=NOTICED + timedelta(seconds=115),
     replacement="detach",
-    replacement_reason=NOT_REPLACED(
+    replacement_reason=REPLACEMENT_DECIDED(
         "The instance has left its group, and its successor is requested already."
     ),
     hooks=(),

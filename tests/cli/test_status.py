@@ -30,10 +30,10 @@ from leeway.retirement.context import DRAIN_STATE, DrainState, PodState
 from leeway.retirement.progress import RemovalMethod, Stage
 from leeway.retirement.reasons import (
     BUDGET_BLOCKS,
-    CAPACITY_REQUESTED,
     EVICTION_DENIED,
     NODE_NOT_CORDONED,
     POD_EVICTED,
+    REPLACEMENT_DECIDED,
     SUCCESSOR_FOUND,
 )
 from leeway.retirement.record import (
@@ -272,7 +272,7 @@ def test_the_nodes_that_pools_launch_for_a_retiring_node_are_shown(run: Run, aws
     why = SUCCESSOR_FOUND("Pool spot launches i-1 (m6i.large, us-east-1b).")
     intent = ReplacementIntent(
         method=Method.REQUEST_CAPACITY,
-        reason=CAPACITY_REQUESTED(
+        reason=REPLACEMENT_DECIDED(
             "The instance is of Leeway's pool spot: provision_nodes launches nodes for its pods."
         ),
         requested_at=datetime.now(UTC),

@@ -16,7 +16,7 @@ from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy
 from leeway.ports.kubernetes_objects import Condition, Node
 from leeway.reconciliation.lost_events import check_unhealthy_node
 from leeway.reconciliation.unhealthy_nodes import DueRepairs, due_repairs
-from leeway.retirement.reasons import CAPACITY_REQUESTED
+from leeway.retirement.reasons import REPLACEMENT_DECIDED
 from leeway.retirement.record import Method, ReplacementIntent, Retirement
 
 from tests.fakes.cluster_leftovers import LeftoversInMemory
@@ -215,7 +215,7 @@ def test_a_drain_for_failed_status_checks_that_left_pods_is_taken_over() -> None
     assert check(drains, timedelta(minutes=1)) is None
     left = ReplacementIntent(
         method=Method.REQUEST_CAPACITY,
-        reason=CAPACITY_REQUESTED("of a pool"),
+        reason=REPLACEMENT_DECIDED("of a pool"),
         requested_at=NOTICED,
         to_terminate=True,
     )

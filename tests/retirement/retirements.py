@@ -9,7 +9,7 @@ from leeway.notices import InstanceId, InterruptionAction, LifecycleHook, Notice
 from leeway.policy.rules import DEFAULTS, rule
 from leeway.ports.aws import HookResult
 from leeway.retirement.attempts import apply_notice
-from leeway.retirement.reasons import GROUP_LAUNCHES, SUCCESSOR_FOUND
+from leeway.retirement.reasons import REPLACEMENT_DECIDED, SUCCESSOR_FOUND
 from leeway.retirement.record import ReplacementIntent, Retirement, ZoneChoice
 
 NOTICED = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
@@ -25,7 +25,7 @@ FACTS = InstanceFacts(
 HOOK = LifecycleHook("ng", "leeway-drain")
 REQUESTED = ReplacementIntent(
     method="launch-successor",
-    reason=GROUP_LAUNCHES("An earlier attempt requested the successor from group ng."),
+    reason=REPLACEMENT_DECIDED("An earlier attempt requested the successor from group ng."),
     requested_at=NOTICED,
     group="ng",
     zones=(

@@ -16,7 +16,7 @@ from leeway.ports.aws import Launched, LaunchedInstance
 from leeway.retirement.context import Attempt
 from leeway.retirement.cordon import CordonResult
 from leeway.retirement.finish import RetirementProgress, finish
-from leeway.retirement.reasons import GROUP_LAUNCHES
+from leeway.retirement.reasons import REPLACEMENT_DECIDED
 from leeway.retirement.record import RETIREMENT, Retirement
 from leeway.retirement.replace import ReplacementResult, request_replacement
 from leeway.table import Item, Key
@@ -176,7 +176,7 @@ class Fleet:
             ReplacementResult(
                 True,
                 record,
-                GROUP_LAUNCHES("An earlier attempt requested the successor from group ng."),
+                REPLACEMENT_DECIDED("An earlier attempt requested the successor from group ng."),
             ),
         )
         return partial(finish, self.attempt(name), record, progress)

@@ -145,7 +145,6 @@ def test_a_refused_launch_is_not_repeated_and_is_part_of_the_reason() -> None:
     refused = "LaunchInstances was refused: AccessDenied."
     decision = before_drain(group(**HOOKED), requested=Method.LAUNCH, refused=refused)
     assert (decision.method, decision.before) == (Method.TERMINATE_IN_GROUP, True)
-    assert decision.reason.code == "GroupTerminatesInstance"
     assert refused in decision.reason.message
 
 
@@ -262,7 +261,6 @@ def test_an_instance_of_a_pool_is_replaced_by_pools_unless_the_policy_forbids_it
             assert (decision.method, decision.before) == (Method.NOTHING, False), case
             continue
         assert decision.method is Method.REQUEST_CAPACITY, case
-        assert decision.reason.code == "CapacityRequested", case
         assert "pool spot-general" in decision.reason.message, case
         before = replacement is Replacement.BEFORE and kind in VOLUNTARY
         assert decision.before is before, case

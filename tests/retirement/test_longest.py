@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from leeway.notices import NoticeKind
 from leeway.policy.rules import ClusterPolicy, OnBlocked
-from leeway.retirement.reasons import GROUP_LAUNCHES
+from leeway.retirement.reasons import REPLACEMENT_DECIDED
 from leeway.retirement.record import MAX_EXECUTION_TIME, ReplacementIntent
 
 from tests.fakes.retirement import POD, RetirementFakes, retirement_fakes
@@ -51,7 +51,9 @@ class Long:
         )
         changes: dict[str, object] = {"deadline": None, "on_blocked": OnBlocked.WAIT}
         if self.begun:
-            reason = GROUP_LAUNCHES("An earlier attempt requested the successor from group ng.")
+            reason = REPLACEMENT_DECIDED(
+                "An earlier attempt requested the successor from group ng."
+            )
             changes["replacement_intent"] = ReplacementIntent(
                 method="detach", reason=reason, requested_at=NOTICED
             )

@@ -14,7 +14,7 @@ from leeway.retirement.finish import RetirementProgress
 from leeway.retirement.outcome import EVENT_LIMIT, RetirementResult
 from leeway.retirement.plan import LONGEST_TERMINATION_PAUSE, NO_PAUSE_BEFORE_DEADLINE
 from leeway.retirement.progress import Drain, PodProgress, Stage
-from leeway.retirement.reasons import GROUP_LAUNCHES, POD_EVICTED
+from leeway.retirement.reasons import POD_EVICTED, REPLACEMENT_DECIDED
 from leeway.retirement.record import ReplacementIntent
 from leeway.retirement.replace import ReplacementResult
 from leeway.table import Key
@@ -47,7 +47,7 @@ def test_the_record_says_whether_the_node_is_empty() -> None:
     replacement = ReplacementResult(
         True,
         empty.record,
-        GROUP_LAUNCHES("An earlier attempt requested the successor from group ng."),
+        REPLACEMENT_DECIDED("An earlier attempt requested the successor from group ng."),
     )
     for pod, is_empty in ((gone, False), (replace(gone, attached=()), True)):
         drain = Drain(listed=True, pods={"u-2": pod})
@@ -207,7 +207,7 @@ def test_a_failed_request_of_an_earlier_attempt_does_not_date_a_later_hook() -> 
     hours_ago = NOTICED - timedelta(hours=5)
     intent = ReplacementIntent(
         method="terminate-in-group",
-        reason=GROUP_LAUNCHES("An earlier attempt requested the successor from group ng."),
+        reason=REPLACEMENT_DECIDED("An earlier attempt requested the successor from group ng."),
         requested_at=hours_ago,
     )
     fakes.amend(replacement_intent=intent)

@@ -48,12 +48,12 @@ from leeway.retirement.pods import keeps_node_in_use, read_answer
 from leeway.retirement.reasons import (
     DISRUPTION_NOT_DECIDED,
     INSTANCE_ENTERS_SERVICE,
-    LEFT_TO_OWNER,
     NODE_KEPT,
     NODE_NOT_CORDONED,
     NODE_NOT_FOUND,
     NODE_PROTECTED,
     REPAIRS_HELD,
+    REPLACEMENT_DECIDED,
     RETIREMENT_CANCELLED,
 )
 from leeway.retirement.record import INTERRUPTIONS, Retirement, ReturnTerms, latest_end
@@ -636,7 +636,7 @@ def _why_group_replaces(record: Retirement, group: GroupFacts | None) -> Reason 
         return None
     reason = why_group_replaces(record.kind, group)
     return (
-        LEFT_TO_OWNER(
+        REPLACEMENT_DECIDED(
             "The Auto Scaling group replaces the instance itself, and its "
             f"terminate hook starts the drain: {clause(reason)}."
         )

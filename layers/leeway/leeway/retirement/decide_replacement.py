@@ -7,13 +7,8 @@ from leeway.notices import NoticeKind
 from leeway.policy.rules import VOLUNTARY, Replacement
 from leeway.reasons import Reason
 from leeway.retirement.reasons import (
-    CAPACITY_REQUESTED,
-    DETACHES,
-    GROUP_LAUNCHES,
-    GROUP_TERMINATES,
-    LEFT_TO_OWNER,
     NO_SUCCESSOR,
-    NOT_REPLACED,
+    REPLACEMENT_DECIDED,
 )
 from leeway.retirement.record import Method
 
@@ -57,14 +52,14 @@ def decide_replacement(
     if group is None:
         return _outside_any_group(owner, requested is not None, before)
     if requested is Method.LAUNCH and group.lifecycle_state == "InService" and not refused:
-        reason = GROUP_LAUNCHES(
+        reason = REPLACEMENT_DECIDED(
             f"An earlier attempt requested the successor from group {group.name}."
         )
         return ReplacementDecision(Method.LAUNCH, reason, before)
     if requested is Method.REQUEST_CAPACITY and group.lifecycle_state == "InService":
         return _with_pools(group, before, refused)
     if requested is Method.TERMINATE_IN_GROUP and group.lifecycle_state.startswith("Terminating"):
-        reason = LEFT_TO_OWNER(
+        reason = REPLACEMENT_DECIDED(
             f"Group {group.name} terminates the instance already, as an earlier attempt requested."
         )
         return ReplacementDecision(Method.LEFT_TO_OWNER, reason, before)
@@ -127,16 +122,16 @@ def decide_without_group(
     if replacement is Replacement.NONE:
         by_hook = kind is NoticeKind.TERMINATE_HOOK
         reason = (
-            NOT_REPLACED(
+            REPLACEMENT_DECIDED(
                 "The group terminates the instance and decides itself whether "
                 "to launch a successor."
             )
             if by_hook
-            else NOT_REPLACED(f"The policy for {kind} requests no replacement.")
+            else REPLACEMENT_DECIDED(f"The policy for {kind} requests no replacement.")
         )
         return ReplacementDecision(Method.NOTHING, reason)
     if owner.kind is OwnerKind.LEEWAY:
-        reason = CAPACITY_REQUESTED(
+        reason = REPLACEMENT_DECIDED(
             f"The instance is of Leeway's pool {owner.name}: "
             "provision_nodes launches nodes for its pods."
         )
@@ -151,21 +146,23 @@ _NOT_RECOMMENDED = VOLUNTARY - {NoticeKind.REBALANCE}
 def why_group_replaces(kind: NoticeKind, group: GroupFacts) -> Reason | None:
     """Return why the group replaces the instance without a request; None if it does not."""
     if group.lifecycle_state != "InService":
-        return LEFT_TO_OWNER(
+        return REPLACEMENT_DECIDED(
             f"Group {group.name} has the instance in lifecycle state "
             f"{group.lifecycle_state} and replaces it if needed."
         )
     if group.capacity_rebalance and kind not in _NOT_RECOMMENDED:
-        return LEFT_TO_OWNER(
+        return REPLACEMENT_DECIDED(
             f"Capacity Rebalancing is on in group {group.name} and replaces the instance."
         )
     if group.refreshing:
-        return LEFT_TO_OWNER(f"An instance refresh of group {group.name} replaces the instance.")
+        return REPLACEMENT_DECIDED(
+            f"An instance refresh of group {group.name} replaces the instance."
+        )
     return None
 
 
 def _with_launch_instances(group: GroupFacts, before: bool) -> ReplacementDecision:
-    reason = GROUP_LAUNCHES(
+    reason = REPLACEMENT_DECIDED(
         f"Group {group.name} launches the successor with "
         f"LaunchInstances ({group.desired + group.units} of at most "
         f"{group.maximum}) and terminates the instance when its pods "
@@ -180,7 +177,7 @@ def _with_pools(group: GroupFacts, before: bool, refused: str) -> ReplacementDec
     capacity = " with a decrement"
     if not (group.from_cache or group.may_shrink):
         capacity = f", and keeps its desired capacity, which is its minimum of {group.minimum}"
-    reason = CAPACITY_REQUESTED(
+    reason = REPLACEMENT_DECIDED(
         "Leeway's pools launch nodes for the pods instead of group "
         f"{group.name}, which terminates the instance after the "
         f"drain{capacity}."
@@ -194,7 +191,7 @@ def _without_launch_instances(owner: Owner, group: GroupFacts, before: bool) -> 
     group's desired capacity does not change."""
     if not group.terminate_hook_waits:
         return _without_hook(owner, group, before)
-    reason = GROUP_TERMINATES(
+    reason = REPLACEMENT_DECIDED(
         f"Group {group.name} launches the successor at once, and its "
         f"terminate hook {group.terminate_hooks[0]} keeps the instance "
         "while the pods move."
@@ -215,7 +212,11 @@ def _without_hook(owner: Owner, group: GroupFacts, before: bool) -> ReplacementD
             "EKS does not let instances leave its groups."
         )
         return ReplacementDecision(Method.NOTHING, reason)
-    reason = _with_zones(DETACHES(group=group.name, why=why), group)
+    reason = REPLACEMENT_DECIDED(
+        f"Leeway detaches the instance from group {group.name} and drains it, while the group "
+        f"launches the successor: {why}."
+    )
+    reason = _with_zones(reason, group)
     return ReplacementDecision(Method.DETACH, _with_cautions(reason, group), before)
 
 
@@ -250,7 +251,7 @@ def _owner_replaces(owner: Owner) -> ReplacementDecision | None:
     name = f"{owner.kind} {owner.name}".strip()
     return ReplacementDecision(
         Method.LEFT_TO_OWNER,
-        LEFT_TO_OWNER(f"{name} launches the capacity that the evicted pods need."),
+        REPLACEMENT_DECIDED(f"{name} launches the capacity that the evicted pods need."),
     )
 
 
@@ -258,7 +259,7 @@ def _outside_any_group(owner: Owner, requested: bool, before: bool) -> Replaceme
     if requested:
         return ReplacementDecision(
             Method.NOTHING,
-            NOT_REPLACED(
+            REPLACEMENT_DECIDED(
                 "The instance has left its group, and its successor is requested already."
             ),
             before,
@@ -266,9 +267,13 @@ def _outside_any_group(owner: Owner, requested: bool, before: bool) -> Replaceme
     if owner.kind in {OwnerKind.AUTO_SCALING_GROUP, OwnerKind.MANAGED_NODE_GROUP}:
         return ReplacementDecision(
             Method.NOTHING,
-            NOT_REPLACED(f"The instance is no longer in group {owner.name}, which replaces it."),
+            REPLACEMENT_DECIDED(
+                f"The instance is no longer in group {owner.name}, which replaces it."
+            ),
         )
     return ReplacementDecision(
         Method.NOTHING,
-        NOT_REPLACED("The instance is in no Auto Scaling group: no group launches a successor."),
+        REPLACEMENT_DECIDED(
+            "The instance is in no Auto Scaling group: no group launches a successor."
+        ),
     )

@@ -27,8 +27,8 @@ from leeway.retirement.progress import Drain, observe
 from leeway.retirement.reasons import (
     GROUP_TERMINATION_REFUSED,
     INSTANCE_LEFT_RUNNING,
-    NOT_REPLACED,
     PODS_NOT_LISTED,
+    REPLACEMENT_DECIDED,
     REPLACEMENT_REFUSED,
     SUCCESSOR_NOT_READ,
 )
@@ -275,7 +275,7 @@ def finish(attempt: Attempt, record: Retirement, progress: RetirementProgress) -
 def finish_early(attempt: Attempt, record: Retirement, cordoned: CordonResult) -> FinishResult:
     """Close a retirement without a drain: it only cordons, is declined or undone, or is a dry
     run."""
-    reason = NOT_REPLACED(
+    reason = REPLACEMENT_DECIDED(
         f"No replacement is requested: {f'the retirement ends with the step {cordoned.course}'}."
     )
     progress = RetirementProgress(cordoned, ReplacementResult(True, record, reason))

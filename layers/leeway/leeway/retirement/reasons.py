@@ -59,7 +59,6 @@ INSTANCE_ENTERS_SERVICE = ReasonCode(
     "instance is in service.",
     "a-retirement-waits",
 )
-LEFT_TO_OWNER = ReasonCode("ReplacementLeftToOwner", "{why}")
 NODE_DELETED = ReasonCode(
     "NodeDeleted",
     "Instance {instance} of pool {pool} runs, and cluster {cluster} has no Node for "
@@ -69,16 +68,8 @@ NODE_DELETED = ReasonCode(
     "the-node-of-an-instance-was-deleted",
 )
 NODE_KEPT = ReasonCode("NodeKept", "{why} The node is uncordoned and kept.")
-GROUP_LAUNCHES = ReasonCode("GroupLaunchesSuccessor", "{why}")
-GROUP_TERMINATES = ReasonCode("GroupTerminatesInstance", "{why}")
-DETACHES = ReasonCode(
-    "InstanceDetached",
-    "Leeway detaches the instance from group {group} and drains it, while the group "
-    "launches the successor: {why}.",
-)
+REPLACEMENT_DECIDED = ReasonCode("ReplacementDecided", "{why}")
 NO_SUCCESSOR = ReasonCode("GroupLaunchesNoSuccessor", "{why}", "a-group-launches-no-successor")
-CAPACITY_REQUESTED = ReasonCode("CapacityRequested", "{why}")
-NOT_REPLACED = ReasonCode("InstanceNotReplaced", "{why}")
 SUCCESSOR_FOUND = ReasonCode("SuccessorFound", "{why}")
 REPLACEMENT_REFUSED = ReasonCode("ReplacementRequestFailed", "{why}", "retirementproblemsalarm")
 CAPACITY_REQUEST_FAILED = ReasonCode(

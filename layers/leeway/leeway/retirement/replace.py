@@ -36,7 +36,7 @@ from leeway.retirement.pool_successors import is_answered, request_nodes, track_
 from leeway.retirement.reasons import (
     NODE_KEPT,
     NODE_NOT_CORDONED,
-    NOT_REPLACED,
+    REPLACEMENT_DECIDED,
     REPLACEMENT_REFUSED,
     SUCCESSOR_NOT_READ,
     SUCCESSOR_NOT_READY,
@@ -543,7 +543,7 @@ def _decided_for_pool(
     if node is None:
         return running, (decision, None)
     if not node:
-        reason = NOT_REPLACED(
+        reason = REPLACEMENT_DECIDED(
             f"The instance of Leeway's pool {running.facts.owner.name} has "
             "no node, so no pod needs another place."
         )

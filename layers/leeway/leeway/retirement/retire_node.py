@@ -30,7 +30,7 @@ from leeway.retirement.finish import (
 from leeway.retirement.hooks import HookAnswers
 from leeway.retirement.outcome import Outcome
 from leeway.retirement.progress import Drain
-from leeway.retirement.reasons import NODE_KEPT, NOT_REPLACED
+from leeway.retirement.reasons import NODE_KEPT, REPLACEMENT_DECIDED
 from leeway.retirement.record import Retirement
 from leeway.retirement.replace import (
     ReplacementResult,
@@ -73,7 +73,9 @@ def retire_node(attempt: Attempt) -> Outcome | None:
         return None
     if never_joined(cordoned):
         nothing = ReplacementResult(
-            True, record, NOT_REPLACED("The instance has no node, so no replacement is requested.")
+            True,
+            record,
+            REPLACEMENT_DECIDED("The instance has no node, so no replacement is requested."),
         )
         progress = RetirementProgress(cordoned, nothing)
         return _end(attempt, first, partial(finish, attempt, record, progress))
