@@ -19,15 +19,7 @@ from leeway.reasons import Reason, ReasonCode
 from leeway.selection.labels import READINESS, UNINITIALIZED
 
 NODE_ADMITTED = ReasonCode("NodeAdmitted", "The node is ready for pods.")
-INSTANCE_POOLED = ReasonCode(
-    "InstancePooled",
-    "The startup time of the instance is over, and it enters the warm pool of its group. Its node "
-    "can join after the instance leaves the pool.",
-)
-LAUNCH_HOOK_ENDED = ReasonCode(
-    "LaunchHookEnded",
-    "The lifecycle hook was answered by another client or timed out before the node was ready.",
-)
+ADMISSION_ENDED = ReasonCode("AdmissionEnded", "{why}")
 NODE_NOT_OBSERVED = ReasonCode(
     "NodeNotObserved",
     "Leeway could not read the node before the deadline and did nothing to the instance. Check the "
@@ -64,10 +56,6 @@ INSTANCE_NEVER_JOINED = ReasonCode(
     "{time:%H:%M} UTC, so Leeway terminates it. Check the user data, the AMI, the security groups "
     "and the access entry of the node role.",
     "nodes-are-not-ready",
-)
-INSTANCE_ENDED_BEFORE_JOIN = ReasonCode(
-    "InstanceEndedBeforeJoin",
-    "EC2 has ended the instance before its node joined (its state is {state}).",
 )
 INSTANCE_NOT_OF_LAUNCH = ReasonCode(
     "InstanceNotOfLaunch",
@@ -221,11 +209,19 @@ def decide_admission(
     if unmet == ():
         return Readiness(AdmissionResult.ADMITTED, NODE_ADMITTED())
     if hooks_ended:
-        return Readiness(AdmissionResult.HOOK_ENDED, LAUNCH_HOOK_ENDED())
+        reason = ADMISSION_ENDED(
+            "The lifecycle hook was answered by another client or timed out before the node was "
+            "ready."
+        )
+        return Readiness(AdmissionResult.HOOK_ENDED, reason)
     if now < deadline:
         return None
     if into_pool:
-        return Readiness(AdmissionResult.POOLED, INSTANCE_POOLED())
+        reason = ADMISSION_ENDED(
+            "The startup time of the instance is over, and it enters the warm pool of its group. "
+            "Its node can join after the instance leaves the pool."
+        )
+        return Readiness(AdmissionResult.POOLED, reason)
     if unmet is not None:
         return not_ready(unmet)
     if has_hooks or launched:
@@ -285,7 +281,10 @@ def decide_unjoined(
     """
     if observed is None or observed.state not in _EXISTS:
         state = "unknown" if observed is None else observed.state
-        return Readiness(AdmissionResult.INSTANCE_ENDED, INSTANCE_ENDED_BEFORE_JOIN(state=state))
+        reason = ADMISSION_ENDED(
+            f"EC2 has ended the instance before its node joined (its state is {state})."
+        )
+        return Readiness(AdmissionResult.INSTANCE_ENDED, reason)
     difference = next(_differences(record, launch, observed), "")
     if difference:
         return Readiness(AdmissionResult.NOT_READY, INSTANCE_NOT_OF_LAUNCH(difference=difference))
