@@ -50,7 +50,7 @@ WAKE_NOBODY = {
     "interruption/test_receive_notice.py": ["AdmissionNeedsDeadline"],
     "retirement/test_attempts.py": ["ExecutionDied"],
     "retirement/test_detached.py": ["InstanceLeftRunning", "ReplacementRequestFailed"],
-    "retirement/test_executor.py": ["LoadBalancersKeepNode", "PodsListedLate", "PodsNotListed"],
+    "retirement/test_executor.py": ["LoadBalancersKeepNode", "PodsNotListed"],
     "retirement/test_restored_capacity.py": ["GroupTerminationRefused", "SuccessorKept"],
     "retirement/test_retire_node.py": ["NodeNotCordoned"],
     "retirement/test_successors.py": ["SuccessorNotRead"],

@@ -26,7 +26,6 @@ from leeway.retirement.reasons import (
     EVICTION_FAILED,
     LOAD_BALANCERS_EXCLUDE_NODE,
     NODE_NAME_REUSED,
-    PODS_LISTED_LATE,
     PODS_NOT_LISTED,
 )
 
@@ -370,7 +369,10 @@ def test_a_node_whose_pods_are_first_listed_after_its_node_object_is_not_drained
     cluster.machine = "machine-2"
     result = drain(cluster, identity=identity(10))
     assert (result.over, result.drained) == (True, False)
-    assert result.listed_late == PODS_LISTED_LATE("when the Node object was gone")
+    assert result.listed_late == PODS_NOT_LISTED(
+        "Leeway first listed the pods of the node when the Node object was gone: pods may be "
+        "missing from the list."
+    )
 
 
 def test_a_node_whose_pods_are_first_listed_after_the_deadline_is_not_drained() -> None:
@@ -380,8 +382,9 @@ def test_a_node_whose_pods_are_first_listed_after_the_deadline_is_not_drained() 
         result = drain(cluster, seconds=0, identity=identity(0))
         assert result.listed
         assert not result.drained
-        assert result.listed_late == PODS_LISTED_LATE(
-            "after the deadline, when its machine may have stopped"
+        assert result.listed_late == PODS_NOT_LISTED(
+            "Leeway first listed the pods of the node after the deadline, when its machine may "
+            "have stopped: pods may be missing from the list."
         )
 
 

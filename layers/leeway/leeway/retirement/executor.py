@@ -21,7 +21,6 @@ from leeway.ports.kubernetes import (
     PodFeed,
 )
 from leeway.ports.kubernetes_objects import Pod, Response
-from leeway.reasons import Reason
 from leeway.retirement.plan import give_up, next_moment, plan
 from leeway.retirement.pods import Answer, Meaning, Terms, read_answer
 from leeway.retirement.progress import (
@@ -42,7 +41,6 @@ from leeway.retirement.reasons import (
     EVICTION_FAILED,
     LOAD_BALANCERS_EXCLUDE_NODE,
     LOAD_BALANCERS_KEEP_NODE,
-    PODS_LISTED_LATE,
     PODS_NOT_LISTED,
 )
 
@@ -381,8 +379,12 @@ class _DrainPass:
         identity = self._identity
         if identity and not drain.listed and now - identity.seen_at < NODE_CHECK_VALID_FOR:
             self._identity = replace(identity, seen_at=now)
-        if not drain.listed:
-            drain = replace(drain, listed_late=self._why_listed_late(now))
+        if not drain.listed and (when := self._when_listed_late(now)):
+            late = PODS_NOT_LISTED(
+                f"Leeway first listed the pods of the node {when}: pods may be missing from the "
+                "list."
+            )
+            drain = replace(drain, listed_late=late)
         self._requests.drop_evictions(self.pods)
         awaited = [
             request.pod.uid
@@ -392,19 +394,19 @@ class _DrainPass:
         drain = observe(drain, self.pods, self.terms, now, awaited)
         return self._observe_volumes(drain)
 
-    def _why_listed_late(self, now: datetime) -> Reason | None:
-        """Return why a first list that is made now may lack pods; None if it lacks none."""
+    def _when_listed_late(self, now: datetime) -> str:
+        """Return when a first list is made that may lack pods; empty if it lacks none."""
         if is_expired(self.terms, now):
-            return PODS_LISTED_LATE("after the deadline, when its machine may have stopped")
+            return "after the deadline, when its machine may have stopped"
         if self._identity is None or now - self._identity.seen_at < NODE_CHECK_VALID_FOR:
-            return None
+            return ""
         try:
             found = self._cluster.node(self._node)
         except (ClusterUnavailable, ClusterRefused):
-            return None
+            return ""
         if found is None or found.uid != self._identity.uid:
-            return PODS_LISTED_LATE("when the Node object was gone")
-        return None
+            return "when the Node object was gone"
+        return ""
 
     def _list_timeout(self) -> float:
         """Return how many seconds a list may take: until the deadline, and FINAL_LIST_TIMEOUT at

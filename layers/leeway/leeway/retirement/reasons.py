@@ -172,11 +172,6 @@ NODE_NAME_REUSED = ReasonCode(
     "NodeNameReused",
     "Another machine has the name of the node now, and the pods of that machine are not evicted.",
 )
-PODS_LISTED_LATE = ReasonCode(
-    "PodsListedLate",
-    "Leeway first listed the pods of the node {why}: pods may be missing from the list.",
-    "nodesnotcordonedalarm",
-)
 LOAD_BALANCERS_EXCLUDE_NODE = ReasonCode(
     "LoadBalancersExcludeNode", "Load balancers exclude the node."
 )
