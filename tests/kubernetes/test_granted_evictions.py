@@ -58,7 +58,7 @@ def test_a_drain_deletes_the_disrupted_pod_and_respects_the_budget_for_others(
     time.sleep(1)  # a pod that is as old as its eviction, to the second, may be another one
     leave_between_the_steps(live, first, "spent")
     assert allowed(live, "spent") == 0
-    assert main.run(["drain", node, "--timeout", "5s", "--kubeconfig", str(kubeconfig)]) == 1
+    assert main.run(["drain", node, "--timeout", "15s", "--kubeconfig", str(kubeconfig)]) == 1
     assert f"evicting pod default/{first}" in capsys.readouterr().err
     deletions = [e for e in live.journal("pod-deletion") if e["node"] == node]
     assert [(e["pod"], e["via"]) for e in deletions if e["via"] != "eviction"] == [
