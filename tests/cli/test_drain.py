@@ -309,6 +309,22 @@ def test_a_refused_node_does_not_block_the_other_nodes(
     assert [is_cordoned(live, name) for name in (first, refused, second)] == [True, False, True]
 
 
+@pytest.mark.parametrize("status", [422, 503])
+def test_a_node_that_cannot_be_cordoned_does_not_block_the_other_nodes(
+    live: Live, node: str, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    others = live.add_nodes(next(NUMBERS), next(NUMBERS))
+    live.fail_with({"verb": "patch", "resource": "nodes", "status": status, "count": 1})
+    assert drain(live, node, *others, "-o", "json") == 1
+    printed = capsys.readouterr()
+    assert f"node/{node} cannot be cordoned: {status}" in printed.err
+    report = json.loads(printed.out)
+    assert report["error"]["message"].startswith(f"node {node} is not drained: {status}")
+    refused = {"node": node, "drained": False, "pods": []}
+    assert report["nodes"] == [refused, *({**refused, "node": n, "drained": True} for n in others)]
+    assert [is_cordoned(live, name) for name in (node, *others)] == [False, True, True]
+
+
 def test_nodes_are_selected_by_labels(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
     names = live.add_nodes(next(NUMBERS), next(NUMBERS), pool="old")
     (other,) = live.add_nodes(next(NUMBERS), pool="new")
@@ -413,9 +429,9 @@ def test_names_and_flags_in_the_forms_of_kubectl_are_accepted(
     assert drain(live, "node/") == 2
 
 
-def test_an_interrupted_drain_names_the_nodes_that_stay_cordoned(live: Live, node: str) -> None:
-    run(live, node, "lasting", finalizers=["example.com/never"])
-    command = [sys.executable, "-m", "leeway_cli", "drain", node, "--force"]
+def interrupted(live: Live, nodes: list[str], when: Callable[[], object]) -> list[str]:
+    """Interrupt a drain with Ctrl-C when this is true. Returns its lines on stderr."""
+    command = [sys.executable, "-m", "leeway_cli", "drain", *nodes, "--force"]
     with subprocess.Popen(
         [*command, "--kubeconfig", str(live.kubeconfig())],
         stdout=subprocess.PIPE,
@@ -424,14 +440,40 @@ def test_an_interrupted_drain_names_the_nodes_that_stay_cordoned(live: Live, nod
         # A shell that starts the tests in the background lets them ignore Ctrl-C.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as draining:
-        live.until(lambda: "deletionTimestamp" in live.api.get(f"{PODS}/lasting").text)
+        live.until(when)
         draining.send_signal(signal.SIGINT)
         out, err = draining.communicate(timeout=60)
     assert (draining.returncode, out) == (130, "")
-    assert err.splitlines()[-2:] == [
+    return err.splitlines()
+
+
+def test_an_interrupted_drain_names_the_nodes_that_stay_cordoned(live: Live, node: str) -> None:
+    run(live, node, "lasting", finalizers=["example.com/never"])
+    err = interrupted(
+        live, [node], lambda: "deletionTimestamp" in live.api.get(f"{PODS}/lasting").text
+    )
+    assert err[-2:] == [
         f"node/{node} stays cordoned: kubectl uncordon {node}",
         "leeway: The command was interrupted.",
     ]
+
+
+def test_a_drain_that_is_interrupted_during_the_cordons_names_the_cordoned_nodes(
+    live: Live, node: str
+) -> None:
+    second, third = live.add_nodes(next(NUMBERS), next(NUMBERS))
+    before = calls(live, "patch nodes")
+    patches = {"verb": "patch", "resource": "nodes"}
+    # The request for the second node is under way at Ctrl-C.
+    live.fail_with({**patches, "count": 1}, {**patches, "latency": 5.0})
+    err = interrupted(live, [node, second, third], lambda: calls(live, "patch nodes") > before + 1)
+    assert err == [
+        f"node/{node} cordoned",
+        f"node/{node} stays cordoned: kubectl uncordon {node}",
+        f"node/{second} stays cordoned: kubectl uncordon {second}",
+        "leeway: The command was interrupted.",
+    ]
+    assert [is_cordoned(live, name) for name in (node, third)] == [True, False]
 
 
 def test_a_pipe_gets_one_line_for_each_pod(

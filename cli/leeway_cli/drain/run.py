@@ -152,24 +152,26 @@ class DrainRun:
     def carry_out(
         self, plans: Sequence[NodePlan], on_drained: Callable[[str], None] | None = None
     ) -> DrainResults:
-        """Cordon and drain the nodes of these plans, except the refused ones. `on_drained` is
-        called with the name of each node, in the node's own thread, when it is drained."""
+        """Cordon and drain the nodes of these plans, except the refused ones and those that cannot
+        be cordoned. `on_drained` is called with the name of each node, in the node's own thread,
+        when it is drained."""
         accepted = [plan for plan in plans if not plan.refused]
-        for plan in accepted:
-            if warning := warnings(plan.decisions):
-                write_stderr(f"Warning: {warning}")
-            if not plan.cordoned:
-                self.cluster.cordon(plan.node, None, uid=plan.machine.uid)
-            already = "already " if plan.cordoned else ""
-            write_stderr(f"node/{plan.node} {already}cordoned")
+        problems = {plan.node: plan.refused for plan in plans if plan.refused}
+        cordoned: dict[str, NodeIdentity] = {}
         try:
-            machines = {plan.node: plan.machine for plan in accepted}
-            drains, problems = self._work(machines, on_drained)
-        except KeyboardInterrupt:
             for plan in accepted:
-                write_stderr(f"node/{plan.node} stays cordoned: kubectl uncordon {plan.node}")
+                # After Ctrl-C, the API server may have carried out the request that is under way.
+                cordoned[plan.node] = plan.machine
+                if problem := self._cordon(plan):
+                    del cordoned[plan.node]
+                    problems[plan.node] = problem
+            drained, incomplete = self._work(cordoned, on_drained)
+        except KeyboardInterrupt:
+            for node in cordoned:
+                write_stderr(f"node/{node} stays cordoned: kubectl uncordon {node}")
             raise
-        problems = {plan.node: plan.refused for plan in plans if plan.refused} | problems
+        drains = {plan.node: drained.get(plan.node, Drain()) for plan in accepted}
+        problems |= incomplete
         documents = {
             plan.node: _as_data(plan, drains.get(plan.node), plan.node not in problems)
             for plan in plans
@@ -230,6 +232,21 @@ class DrainRun:
         # node again after it has listed its pods.
         machine = NodeIdentity(node.uid, now - NODE_CHECK_VALID_FOR)
         return NodePlan(name, machine, node.unschedulable, decisions, refused)
+
+    def _cordon(self, plan: NodePlan) -> str:
+        """Cordon a node. Returns why it cannot be cordoned, empty if it is cordoned: the nodes are
+        independent of each other, and one may have gone since it was decided for."""
+        if warning := warnings(plan.decisions):
+            write_stderr(f"Warning: {warning}")
+        if not plan.cordoned:
+            try:
+                self.cluster.cordon(plan.node, None, uid=plan.machine.uid)
+            except (ClusterRefused, ClusterUnavailable) as error:
+                write_stderr(f"node/{plan.node} cannot be cordoned: {error}")
+                return str(error)
+        already = "already " if plan.cordoned else ""
+        write_stderr(f"node/{plan.node} {already}cordoned")
+        return ""
 
     def _work(
         self, machines: Mapping[str, NodeIdentity], on_drained: Callable[[str], None] | None
