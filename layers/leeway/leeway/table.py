@@ -23,8 +23,8 @@
   reads and for `replaces`. DynamoDB deletes it later.
 - **Indexes**: `indexes={OPEN: lambda one: one.cluster if one.is_open else None}`, then
   `table.find(OPEN, "prod", RETIREMENT, ADMISSION)`.
-- **Unreadable items**: a read raises UnreadableRecord. `list` and `find` can report such items and
-  return the others: `table.list(POOL, cluster="prod", unreadable=problems.append)`.
+- **Unreadable items**: a read raises UnreadableRecord, or reports such items and returns the
+  others: `table.list(POOL, cluster="prod", unreadable=problems.append)`.
 
 Every method raises CloudUnavailable or CloudRefused if the table does not do it.
 """
@@ -216,11 +216,24 @@ class Table(ABC):
     def __init__(self, now: Callable[[], datetime]) -> None:
         self._now = now
 
-    def get[T](self, record: Record[T], *, consistent: bool = True, **key: KeyPart) -> T | None:
+    def get[T](
+        self,
+        record: Record[T],
+        *,
+        consistent: bool = True,
+        unreadable: Report | None = None,
+        **key: KeyPart,
+    ) -> T | None:
         """Read a record; None if there is none. An inconsistent read costs half, and may return
-        what was stored a second ago."""
+        what was stored a second ago.
+
+        Raises:
+            UnreadableRecord: the item is unreadable, and `unreadable` does not take it.
+        """
         item = self._get(record.key(key), consistent)
-        return record.read(item) if item and self._is_kept(item) else None
+        if item is None or not self._is_kept(item):
+            return None
+        return next(_read(record, item, unreadable), None)
 
     def get_many[T](
         self,
