@@ -94,11 +94,12 @@ def aws_errors(target: str) -> Iterator[None]:
     """Turn errors of AWS into errors of the command; `target` names the resource, as in `table x`.
 
     Raises:
-        CannotBeDoneError: AWS refused a request or did not answer.
+        CannotBeDoneError: AWS refused a request or did not answer, or a record is unreadable.
     """
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.parsers import ResponseParserError
     from leeway.ports.aws import CloudRefused, CloudUnavailable
+    from leeway.table import UnreadableRecord
 
     try:
         yield
@@ -106,6 +107,11 @@ def aws_errors(target: str) -> Iterator[None]:
         raise _of_aws(error.__cause__ or error, target) from error
     except (BotoCoreError, ClientError, ResponseParserError) as error:
         raise _of_aws(error, target) from error
+    except UnreadableRecord as error:
+        raise CannotBeDoneError(
+            f"A record of {target} is not readable: {as_clause(error)}. If the stack has a later "
+            "version of Leeway, install that version."
+        ) from error
     except ValueError as error:
         if not str(error).startswith("Invalid endpoint"):
             raise

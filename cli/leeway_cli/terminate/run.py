@@ -15,7 +15,7 @@ from leeway.aws.eks import EksClusters
 from leeway.aws.errors import code_of
 from leeway.aws.target_groups import LoadBalancerTargets
 from leeway.instances.facts import GroupFacts, InstanceFacts, OwnerKind, owner_of
-from leeway.ports.aws import CloudRefused, CloudUnavailable
+from leeway.ports.aws import CloudRefused
 from leeway.ports.aws import Target as BalancerTarget
 from leeway.ports.kubernetes_objects import Node
 from leeway.retirement.record import RETIREMENT
@@ -279,8 +279,10 @@ class AwsInstances:
         try:
             stack = find_stack(self.stack)
             cluster = self._clusters.get(instance, "")
-            record = table(name=stack.table).get(RETIREMENT, cluster=cluster, instance=instance)
-        except (CannotBeDoneError, CloudRefused, CloudUnavailable):
+            with aws_errors(stack.where):
+                records = table(name=stack.table)
+                record = records.get(RETIREMENT, cluster=cluster, instance=instance)
+        except CannotBeDoneError:
             return ""
         if record is None or not record.is_open:
             return ""
