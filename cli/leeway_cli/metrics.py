@@ -22,6 +22,7 @@ from leeway_cli.stack import CLUSTERS, DEFAULT_STACK, Stack, StackOption, cluste
 if TYPE_CHECKING:
     from leeway.costs import CostHour
     from leeway.provisioning.tell import PodWaits
+    from leeway.table import UnreadableRecord
 
     from leeway_cli.status.view import ClusterStatus
 
@@ -58,6 +59,7 @@ METRICS = {
     "leeway_paused": "1 if the cluster is paused.",
     "leeway_dry_run": "1 if the cluster has spec.dryRun.",
     "leeway_manifest_problems": "Problems of the manifests of the cluster.",
+    "leeway_unreadable_records": "Records that this command cannot read, and leaves out.",
 }
 """The metrics, and what they are."""
 
@@ -146,9 +148,14 @@ def _read(stack: Stack, names: Sequence[str], now: datetime) -> Families:
         status = read_cluster_status(stack, name)
         add_status(found, status)
         if status.provisioning is not None:
+            unread: list[UnreadableRecord] = []
+            records = table(name=stack.table)
             with aws_errors(stack.where):
-                stored = table(name=stack.table).get(POD_WAITS, cluster=name)
-            found.waits.append(stored or PodWaits(name))
+                waits = records.get(POD_WAITS, cluster=name, unreadable=unread.append)
+            if unread:
+                found.add("leeway_unreadable_records", 1, cluster=name)
+            else:
+                found.waits.append(waits or PodWaits(name))
     return found
 
 
@@ -201,6 +208,7 @@ def add_status(found: Families, status: "ClusterStatus") -> None:
     found.add("leeway_paused", float(status.paused), **cluster)
     found.add("leeway_dry_run", float(status.dry_run), **cluster)
     found.add("leeway_manifest_problems", len(status.problems), **cluster)
+    found.add("leeway_unreadable_records", len(status.unreadable), **cluster)
     found.add("leeway_admissions", len(status.admissions), **cluster)
     records = [one.record for one in status.retirements]
     phases = Counter((one.kind.value, one.phase.value) for one in records)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from leeway.manifests.configuration import StoredManifests
     from leeway.manifests.in_cluster import ManifestHome
     from leeway.selection.offers.catalog import Catalog
+    from leeway.table import UnreadableRecord
 
 TABLE = "LEEWAY_TABLE"
 CLUSTERS = "LEEWAY_CLUSTERS"
@@ -156,6 +157,11 @@ def find_stack(name: str) -> Stack:
         )
     given = {p["ParameterKey"]: p["ParameterValue"] for p in described.get("Parameters", [])}
     return Stack(outputs["TableName"], _known_names(given.get("ClusterNames")))
+
+
+def warn_of_unreadable(problem: "UnreadableRecord") -> None:
+    """Warn of a record that a command leaves out. Another version of Leeway may have written it."""
+    write_stderr(f"warning: a record is not readable: {problem}")
 
 
 def caller() -> str:

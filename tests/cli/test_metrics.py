@@ -24,6 +24,7 @@ from leeway_cli.metrics import (
     CONTENT_TYPE,
     METRICS,
     MOST_SERIES,
+    TO_NODE,
     Families,
     add_costs,
     exposition,
@@ -33,7 +34,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from tests.aws.stored import table_in
 from tests.cli.test_cost import store
-from tests.cli.test_status import pause, retire
+from tests.cli.test_status import pause, retire, spoil
 from tests.sandbox.aws.started import Sandbox
 
 type Run = Callable[..., tuple[int, str, str]]
@@ -72,6 +73,7 @@ def test_an_empty_cluster_has_its_settings_alone(run: Run) -> None:
         "leeway_paused",
         "leeway_dry_run",
         "leeway_manifest_problems",
+        "leeway_unreadable_records",
         "leeway_admissions",
     }
 
@@ -113,6 +115,22 @@ def test_everything_that_the_table_knows_is_shown(run: Run, aws: Sandbox) -> Non
     assert limits == {(("cluster", "prod"), ("pool", pool)): most for pool, most in LIMITS.items()}
     assert list(found["leeway_pool_paused"].values()) == [1]
     assert list(found["leeway_retirements"].values()) == [1]
+
+
+def test_records_that_cannot_be_read_are_left_out_and_counted(run: Run, aws: Sandbox) -> None:
+    record = retire(aws)
+    pause(aws)
+    table_in(aws).put(STATUS, ProvisioningStatus(cluster="prod", run_at=datetime.now(UTC)))
+    table_in(aws).put(POD_WAITS, PodWaits("prod", version=1))
+    spoil(aws, f"RETIREMENT#prod#{record.instance}")
+    spoil(aws, "POOLS#prod")
+    spoil(aws, "PROVISIONING#prod", "WAITS")
+    code, out, _ = run("--cluster", "prod")
+    found = parsed(out)
+    assert code == 0
+    assert list(found["leeway_unreadable_records"].values()) == [3]
+    assert list(found["leeway_provisioning_problems"].values()) == [0]
+    assert not found.keys() & {"leeway_retirements", "leeway_pool_paused", TO_NODE}
 
 
 def test_the_times_of_pods_to_their_nodes_are_a_histogram() -> None:

@@ -90,6 +90,14 @@ def pause(aws: Sandbox, pool: str = "web") -> PoolRecord:
     return stored
 
 
+def spoil(aws: Sandbox, partition: str, key: str = "") -> None:
+    """Give the records of a partition, or one of them, a body that this version cannot read."""
+    dynamodb = aws.client("dynamodb")
+    for item in dynamodb.scan(TableName=TABLE)["Items"]:
+        if item["pk"]["S"] == partition and key in ("", item["sk"]["S"]):
+            dynamodb.put_item(TableName=TABLE, Item={**item, "record": {"S": "[]"}})
+
+
 def store_drain(aws: Sandbox, record: Retirement, attempt: int = 1) -> None:
     pods = (
         PodState("shop/web-1", Stage.GONE, RemovalMethod.EVICT, POD_EVICTED()),
@@ -514,3 +522,50 @@ def test_a_pool_that_hibernates_is_woken_for_a_time_and_put_to_sleep_again(
         assert code != 0
         assert why in said
         assert "\n" not in said
+
+
+def test_records_that_cannot_be_read_are_named_and_the_others_shown(
+    run: Run, aws: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEEWAY_CLUSTERS", "dev,prod")
+    record = retire(aws)
+    pause(aws, "web")
+    now = datetime.now(UTC)
+    for cluster in ("dev", "prod"):
+        table_in(aws).put(PROVISIONING_STATUS, ProvisioningStatus(cluster=cluster, run_at=now))
+    asleep = SleepingPool(pool="night", until="08:00 UTC", opens=now + timedelta(hours=1))
+    table_in(aws).put(SLEEPING, SleepingPools(pools=(asleep,)), cluster="prod")
+    store_drain(aws, record)
+    progress = f"PROGRESS#prod#{record.instance}"
+    spoil(aws, progress)
+    code, out, err = run("-o", "json")
+    assert (code, err) == (0, "")
+    dev, prod = json.loads(out)["clusters"]
+    assert (dev["unreadable"], len(prod["retirements"])) == ([], 1)
+    assert [one.split(":")[0] for one in prod["unreadable"]] == [f"{progress} DRAIN"]
+
+    for partition in (f"RETIREMENT#prod#{record.instance}", "POOLS#prod", "PROVISIONING#prod"):
+        spoil(aws, partition)
+    dev, prod = json.loads(run("-o", "json")[1])["clusters"]
+    assert dev["provisioning"] is not None
+    assert prod["retirements"] == prod["pools"] == []
+    assert {one.split(":")[0] for one in prod["unreadable"]} == {
+        f"RETIREMENT#prod#{record.instance} RETIREMENT",
+        "POOLS#prod POOL#web",
+        "PROVISIONING#prod STATUS",
+        "PROVISIONING#prod SLEEPING",
+    }
+    shown = run()[1]
+    assert "a record is not readable: POOLS#prod POOL#web: " in shown
+    assert "no retirement" not in shown.partition("prod")[2]
+
+
+def test_a_record_that_a_command_needs_and_cannot_read_is_an_error_of_the_command(
+    aws: Sandbox, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pause(aws)
+    spoil(aws, "POOLS#prod")
+    assert main.run(["resume", "prod", "--pool", "web"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"leeway: A record of table {TABLE} is not readable: POOLS#prod POOL#")
+    assert "Set LEEWAY_DEBUG" not in error

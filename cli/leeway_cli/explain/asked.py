@@ -18,7 +18,14 @@ from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors, kube
 from leeway_cli.manifests.files import FilesOption, read_files, with_overlays
 from leeway_cli.output import Format, FormatOption, print_json, write_stderr
 from leeway_cli.selection.sources import RegionOption, SandboxOption, find_catalog
-from leeway_cli.stack import DEFAULT_STACK, StackOption, cluster_name, find_stack, open_cluster
+from leeway_cli.stack import (
+    DEFAULT_STACK,
+    StackOption,
+    cluster_name,
+    find_stack,
+    open_cluster,
+    warn_of_unreadable,
+)
 
 if TYPE_CHECKING:
     from leeway.capacity_requests import CapacityRequest
@@ -87,8 +94,8 @@ def stored_launches(cluster: str, stack: str) -> "tuple[list[LaunchIntent], list
         deployment = find_stack(stack)
         stored, name = table(name=deployment.table), cluster_name(cluster)
         with aws_errors(deployment.where):
-            requests = list(stored.list(CAPACITY_REQUEST, cluster=name))
-            return all_intents(stored, name, SystemClock().now()), requests
+            found = stored.list(CAPACITY_REQUEST, cluster=name, unreadable=warn_of_unreadable)
+            return all_intents(stored, name, SystemClock().now()), list(found)
     except CannotBeDoneError as error:
         write_stderr(f"warning: launched nodes and retiring nodes are not known: {error}")
         return [], []

@@ -48,7 +48,13 @@ from leeway_cli.explain.asked import (
 )
 from leeway_cli.output import kept_warnings, write_stderr
 from leeway_cli.selection.sources import KubernetesFiles, Offers, find_offers
-from leeway_cli.stack import cluster_name, find_stack, has_account, open_cluster
+from leeway_cli.stack import (
+    cluster_name,
+    find_stack,
+    has_account,
+    open_cluster,
+    warn_of_unreadable,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +88,10 @@ def read_records(
         return StoredRecords()
     with aws_errors(deployment.where):
         stored = table(name=deployment.table)
-        found = stored.find(OPEN, name, RETIREMENT, unreadable=lambda _: None)
+        found = stored.find(OPEN, name, RETIREMENT, unreadable=warn_of_unreadable)
         ledger = read_ledger(stored, name)
         deleted = deleted_pools(deployment.manifests(), name)
-        pools = stored.list(POOL, cluster=name)
+        pools = stored.list(POOL, cluster=name, unreadable=warn_of_unreadable)
     ready = sum(one.ready for one in state.details.values())
     most = ledger.left(ready, policy.churn, state.read_at)
     retiring = frozenset(one.instance for one in found)

@@ -17,7 +17,7 @@ from leeway_cli.output import (
     stdout_console,
     write_stderr,
 )
-from leeway_cli.stack import DEFAULT_STACK, StackOption, find_stack
+from leeway_cli.stack import DEFAULT_STACK, StackOption, find_stack, warn_of_unreadable
 
 if TYPE_CHECKING:
     from leeway.admission.record import Admission
@@ -84,7 +84,10 @@ def _admission(observed: "ObservedInstance", stack: str) -> "Admission | None":
     with aws_errors(deployment.where):
         facts = observed.facts
         return table(name=deployment.table).get(
-            ADMISSION, cluster=facts.cluster, instance=facts.instance
+            ADMISSION,
+            cluster=facts.cluster,
+            instance=facts.instance,
+            unreadable=warn_of_unreadable,
         )
 
 

@@ -23,7 +23,7 @@ from leeway_cli.explain.capacity import (
 )
 from leeway_cli.nodes.rows import NodeRow, Records, rows_of
 from leeway_cli.output import write_stderr
-from leeway_cli.stack import cluster_name, find_stack
+from leeway_cli.stack import cluster_name, find_stack, warn_of_unreadable
 
 PLANNED_EVERY = 60.0
 """Seconds after which it is planned again what is given back."""
@@ -101,8 +101,8 @@ def _records(source: Source, now: datetime) -> tuple[Records, tuple[PodsWithoutN
         deployment = find_stack(source.stack)
         with aws_errors(deployment.where):
             stored, name = table(name=deployment.table), cluster_name(source.cluster)
-            found = stored.find(OPEN, name, RETIREMENT, ADMISSION, unreadable=lambda _: None)
-            run = stored.get(STATUS, cluster=name)
+            found = stored.find(OPEN, name, RETIREMENT, ADMISSION, unreadable=warn_of_unreadable)
+            run = stored.get(STATUS, cluster=name, unreadable=warn_of_unreadable)
     except CannotBeDoneError as error:
         write_stderr(f"warning: retirements and launches are not known: {error}")
         return Records(), ()

@@ -12,7 +12,7 @@ from leeway.reconciliation.decide_roll import GROUP_ROLL, GroupRoll
 from leeway.retirement.context import DRAIN_STATE, DrainState
 from leeway.retirement.progress import Stage
 from leeway.retirement.record import RETIREMENT, Retirement
-from leeway.table import Table
+from leeway.table import Report, Table
 
 from leeway_cli.output import as_json, picked
 
@@ -57,8 +57,10 @@ class RollStatus:
         return "asked" if roll.left is None else "rolling"
 
 
-def read_rolls(records: Table, cluster: str, group: str = "") -> tuple[RollStatus, ...]:
-    """Read the rolls of a cluster, or of one group.
+def read_rolls(
+    records: Table, cluster: str, group: str = "", unreadable: Report = lambda _: None
+) -> tuple[RollStatus, ...]:
+    """Read the rolls of a cluster, or of one group. `unreadable` takes what cannot be read.
 
     Raises:
         CloudUnavailable, CloudRefused: the table cannot be read.
@@ -69,12 +71,12 @@ def read_rolls(records: Table, cluster: str, group: str = "") -> tuple[RollStatu
         found = records.get(GROUP_ROLL, cluster=cluster, group=group)
         rolls = [found] if found else []
     else:
-        rolls = records.list(GROUP_ROLL, cluster=cluster, unreadable=lambda _: None)
+        rolls = records.list(GROUP_ROLL, cluster=cluster, unreadable=unreadable)
     keys = [{"cluster": cluster, "instance": one} for roll in rolls for one in roll.moving]
     if not keys:
         return tuple(map(RollStatus, rolls))
-    retirements = records.get_many(RETIREMENT, keys, unreadable=lambda _: None)
-    drains = records.get_many(DRAIN_STATE, keys, unreadable=lambda _: None)
+    retirements = records.get_many(RETIREMENT, keys, unreadable=unreadable)
+    drains = records.get_many(DRAIN_STATE, keys, unreadable=unreadable)
     by_instance = {one.instance: one for one in retirements}
     states = {one.instance: one for one in drains}
     return tuple(

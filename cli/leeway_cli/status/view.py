@@ -30,7 +30,7 @@ from leeway.retirement.reasons import (
     TARGETS_DRAIN,
 )
 from leeway.retirement.record import OVER, RETIREMENT, ReplacementIntent, Retirement
-from leeway.table import OPEN
+from leeway.table import OPEN, UnreadableRecord
 from leeway.wiring.clients import table
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -75,7 +75,8 @@ class ClusterStatus:
     the first run of provision_nodes. `pools` are the node pools whose last instances never joined
     or were never ready; Leeway launches nothing from those that are paused. Those
     that a person woke are among them, and `sleeping` are those that hibernate. `rolls` are
-    the groups whose nodes follow their launch templates now."""
+    the groups whose nodes follow their launch templates now. `unreadable` are the records
+    that cannot be read: another version of Leeway may have written them."""
 
     cluster: str
     paused: bool
@@ -89,6 +90,7 @@ class ClusterStatus:
     pools: tuple[PoolRecord, ...] = ()
     sleeping: tuple[SleepingPool, ...] = ()
     rolls: tuple[RollStatus, ...] = ()
+    unreadable: tuple[str, ...] = ()
 
 
 def read_cluster_status(stack: Stack, cluster: str, recent: Iterable[str] = ()) -> ClusterStatus:
@@ -99,23 +101,27 @@ def read_cluster_status(stack: Stack, cluster: str, recent: Iterable[str] = ()) 
         CannotBeDoneError: the table cannot be read.
     """
     records = table(name=stack.table)
+    unread: list[UnreadableRecord] = []
+    report = unread.append
     with aws_errors(stack.where):
-        open_now = records.find(OPEN, cluster, RETIREMENT, ADMISSION, unreadable=lambda _: None)
+        open_now = records.find(OPEN, cluster, RETIREMENT, ADMISSION, unreadable=report)
         found = {r.instance: r for r in open_now if isinstance(r, Retirement)}
         for instance in set(recent) - found.keys():
-            ended = records.get(RETIREMENT, cluster=cluster, instance=instance)
+            ended = records.get(RETIREMENT, cluster=cluster, instance=instance, unreadable=report)
             if ended is not None:
                 found[instance] = ended
         drains = records.get_many(
-            DRAIN_STATE, [{"cluster": cluster, "instance": instance} for instance in found]
+            DRAIN_STATE,
+            [{"cluster": cluster, "instance": instance} for instance in found],
+            unreadable=report,
         )
         states = {one.instance: one for one in drains}
-        headroom = records.list(HEADROOM_STATUS, cluster=cluster)
-        pools = records.list(POOL, cluster=cluster)
-        asked = records.list(CAPACITY_REQUEST, cluster=cluster)
-        provisioning = records.get(STATUS, cluster=cluster)
-        sleeping = records.get(SLEEPING, cluster=cluster)
-        rolls = rolls_now(read_rolls(records, cluster))
+        headroom = records.list(HEADROOM_STATUS, cluster=cluster, unreadable=report)
+        pools = records.list(POOL, cluster=cluster, unreadable=report)
+        asked = records.list(CAPACITY_REQUEST, cluster=cluster, unreadable=report)
+        provisioning = records.get(STATUS, cluster=cluster, unreadable=report)
+        sleeping = records.get(SLEEPING, cluster=cluster, unreadable=report)
+        rolls = rolls_now(read_rolls(records, cluster, unreadable=report))
     policy = _policy(stack, cluster)
     requests = {one.instance: one for one in asked}
     retirements = [
@@ -136,6 +142,7 @@ def read_cluster_status(stack: Stack, cluster: str, recent: Iterable[str] = ()) 
         provisioning=provisioning,
         sleeping=sleeping.at(SystemClock().now()) if sleeping else (),
         rolls=rolls,
+        unreadable=tuple(dict.fromkeys(map(str, unread))),
     )
 
 
@@ -171,6 +178,9 @@ def _policy(stack: Stack, cluster: str) -> _Policy:
 
 MOST_PODS = 12
 """How many pods of a node are listed; the others are counted."""
+
+MOST_UNREADABLE = 5
+"""How many unreadable records are named; the others are counted."""
 
 _NOT_GONE = (Stage.BLOCKED, Stage.FAILED, Stage.PENDING, Stage.TERMINATING, Stage.RETURNED)
 
@@ -216,6 +226,7 @@ def _body(
     status: ClusterStatus, told: Collection[Reason], now: datetime
 ) -> Iterator[RenderableType]:
     """What Leeway does. The sentences of `told` stand above it."""
+    yield from _unreadable_lines(status)
     yield from _pool_lines(status, told, now)
     for asleep in status.sleeping:
         yield Text(f"  pool {printable(asleep.pool)}  hibernates until {printable(asleep.until)}")
@@ -250,8 +261,16 @@ def _body(
         yield _line(kept.subject, kept.source, f"{size}: {said}")
     if status.provisioning is not None:
         yield from _provisioning_lines(status.provisioning, told, now)
-    if not (status.retirements or status.admissions or status.headroom or status.provisioning):
+    known = status.retirements or status.admissions or status.headroom or status.provisioning
+    if not (known or status.unreadable):
         yield Text("  no retirement, admission, headroom or launch", style="dim")
+
+
+def _unreadable_lines(status: ClusterStatus) -> Iterator[Text]:
+    for problem in status.unreadable[:MOST_UNREADABLE]:
+        yield Text(f"  a record is not readable: {printable(problem)}", style="yellow")
+    if more := len(status.unreadable[MOST_UNREADABLE:]):
+        yield Text(f"  {counted(more, 'more record')} cannot be read", style="yellow")
 
 
 def _reason(reason: Reason, told: Collection[Reason] = ()) -> str:
@@ -427,7 +446,7 @@ def _cluster(status: ClusterStatus, now: datetime) -> dict[str, Any]:
     return {
         **picked(status, "cluster", "paused", "dry_run"),
         "needsAPerson": as_json(attention(status, now)),
-        **picked(status, "manifests", "problems", "provisioning"),
+        **picked(status, "manifests", "problems", "unreadable", "provisioning"),
         "pausedPools": [
             picked(one, "pool", "paused_at", reason="paused")
             for one in status.pools
