@@ -19,6 +19,7 @@ from leeway.retirement.disruption_budget import LEDGER, DisruptionLedger
 from leeway_cli import main
 
 from tests.aws.stored import TABLE
+from tests.cli.test_status import pause, spoil
 from tests.launch.pools import node_class, pool
 from tests.sandbox.aws.started import Sandbox
 from tests.sandbox.kubernetes.live import PODS, Live, bare_pod
@@ -202,6 +203,28 @@ def test_the_pods_of_a_retiring_node_need_a_place_too(
     code, found, err = explain("default/beside", "--cluster", "prod")
     assert code == 0, err
     assert "default/moving" in found["launch"]["pods"]
+
+
+def test_a_pod_gets_no_node_of_a_pool_that_is_paused(
+    aws: Sandbox,
+    live: Live,
+    pools: Path,
+    create: Callable[..., None],
+    explain: Explain,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main.run(["apply", "-f", str(pools), "--cluster", "prod"]) == 0
+    create("unlucky", cpu="20")
+    wait_until_pending(live, "unlucky")
+    pause(aws, "general")
+    capsys.readouterr()
+    code, found, err = explain("default/unlucky", "--cluster", "prod")
+    assert code == 0, err
+    assert (found["decision"], found["reason"]["code"]) == ("unschedulable", "NodesNeverJoined")
+    spoil(aws, "POOLS#prod")
+    _, found, err = explain("default/unlucky", "--cluster", "prod")
+    assert found["decision"] == "launch"
+    assert "warning: a record is not readable: POOLS#prod POOL#general: " in err
 
 
 def test_the_text_names_the_nearest_pool(

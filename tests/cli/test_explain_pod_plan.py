@@ -6,6 +6,8 @@ from typing import Any
 
 from leeway.hibernation import POOL_HIBERNATES
 from leeway.launch.prices import PriceCeiling
+from leeway.pool_pauses import NODES_NEVER_JOINED
+from leeway.provisioning.brakes import LAUNCHES_IN_VAIN
 from leeway.selection.labels import ARCH, HOSTNAME
 from leeway.selection.pods import ExistingNode, NodePool, Pod, PodSpec, Taint
 from leeway.selection.reading.claims import DEVICE_CLAIMS_NOT_PLANNED
@@ -148,7 +150,7 @@ def test_without_pools_the_reason_says_so() -> None:
 def test_a_pod_of_a_pool_that_hibernates_gets_until_when_and_another_pool_is_used() -> None:
     asleep = {"dev": POOL_HIBERNATES(pool="dev", until="07:30 Europe/Berlin")}
     pools = [pool("dev", weight=9)]
-    waiting, more = [Pod("default/web", spec())], {"cluster": "prod", "asleep": asleep}
+    waiting, more = [Pod("default/web", spec())], {"cluster": "prod", "stopped": asleep}
     found = explain_pod(
         "default/web",
         Situation(waiting, (), (), (), pools, catalog(), **more),  # type: ignore[arg-type]
@@ -162,3 +164,32 @@ def test_a_pod_of_a_pool_that_hibernates_gets_until_when_and_another_pool_is_use
     )
     assert found.launch is not None
     assert found.launch.pool == "other"
+
+
+def test_each_pool_that_is_stopped_has_its_own_reason() -> None:
+    paused = NODES_NEVER_JOINED(pool="web", cluster="prod", count=3, instances="i-1")
+    asleep = POOL_HIBERNATES(pool="dev", until="07:30 Europe/Berlin")
+    found = explain_pod(
+        "default/web",
+        Situation(
+            [Pod("default/web", spec())],
+            (),
+            (),
+            (),
+            [pool("web", weight=9), pool("dev")],
+            catalog(),
+            stopped={"web": paused, "dev": asleep},
+        ),
+    )
+    assert (found.launch, found.reason) == (None, paused)
+    assert {one.pool: one.reason for one in found.misses} == {"web": paused, "dev": asleep}
+
+
+def test_a_pod_for_which_launches_are_in_vain_gets_that_reason_and_takes_no_room() -> None:
+    why = LAUNCHES_IN_VAIN(workload="default/vain", count=3, nodes="n1, n2, n3")
+    waiting = [Pod("default/vain", spec(cpu=3500, priority=9)), Pod("default/web", spec(cpu=3500))]
+    now = Situation(
+        waiting, [node("n9")], (), (), [pool("web")], catalog(), vain={"default/vain": why}
+    )
+    assert explain_pod("default/vain", now) == PodPlan("default/vain", reason=why)
+    assert explain_pod("default/web", now).node == "n9"

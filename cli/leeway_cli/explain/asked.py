@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from leeway.kubernetes.connection import Connection
     from leeway.launch.intent import LaunchIntent
     from leeway.manifests.base import Manifest
+    from leeway.pool_pauses import PoolRecord
     from leeway.provisioning.cluster_state import ClusterState
     from leeway.provisioning.demand import ClusterRead
     from leeway.selection.offers.catalog import Catalog
@@ -99,6 +100,24 @@ def stored_launches(cluster: str, stack: str) -> "tuple[list[LaunchIntent], list
     except CannotBeDoneError as error:
         write_stderr(f"warning: launched nodes and retiring nodes are not known: {error}")
         return [], []
+
+
+def pool_records(cluster: str, stack: str) -> "Sequence[PoolRecord]":
+    """Read the records of the pools whose instances did not join, paused ones among them. Without
+    the name of a cluster, or without a deployment, none is known."""
+    if not cluster:
+        return ()
+    from leeway.pool_pauses import POOL
+    from leeway.wiring.clients import table
+
+    try:
+        deployment = find_stack(stack)
+        records, name = table(name=deployment.table), cluster_name(cluster)
+        with aws_errors(deployment.where):
+            return records.list(POOL, cluster=name, unreadable=warn_of_unreadable)
+    except CannotBeDoneError as error:
+        write_stderr(f"warning: paused pools are not known: {error}")
+        return ()
 
 
 def sleeping_now(
@@ -305,7 +324,7 @@ def explain_pod(
         catalog = find_catalog(region, stack, sandbox=sandbox)
         sleeping = sleeping_now(cluster, stack, manifests, state.read_at)
         read = cluster_read(cluster, manifests, catalog, state, stored, sleeping)
-        plan = plan_for_pod(name, _situation(read))
+        plan = plan_for_pod(name, _situation(read, pool_records(cluster, stack)))
     if output is Format.JSON:
         print_json(pod_as_data(name, found, plan))
     else:
@@ -335,30 +354,39 @@ def _read_pod(connection: "Connection", name: str) -> dict[str, Any]:
         raise CannotBeDoneError(f"The cluster has no pod {name}.") from error
 
 
-def _situation(read: "ClusterRead") -> "Situation":
-    """Return what provision_nodes plans with, except for instances of Auto Scaling groups."""
-    from leeway.hibernation import reasons_of
+def _situation(read: "ClusterRead", records: "Sequence[PoolRecord]") -> "Situation":
+    """Return what provision_nodes plans with, except for instances of Auto Scaling groups.
+    `records` are those of the pools."""
+    from leeway.hibernation import stopped_pools
     from leeway.launch.intent import nodes_on_the_way
     from leeway.launch.prices import Prices
     from leeway.manifests.cluster import Cluster, cluster_policy
     from leeway.manifests.node_pool import pools_of
-    from leeway.provisioning.brakes import price_ceiling
+    from leeway.provisioning.brakes import (
+        price_ceiling,
+        vain_launches,
+        why_in_vain,
+        without_place,
+    )
 
     from leeway_cli.explain.plan_pod import Situation
 
     state, pools = read.state, pools_of(read.manifests)
     policies = [cluster_policy(one) for one in read.manifests if isinstance(one, Cluster)]
     most = next(iter(policies), ClusterPolicy()).usd_per_hour
-    prices = Prices(read.catalog)
+    prices, demand = Prices(read.catalog), read.demand
+    vain = vain_launches(read.intents, state.joined, state.nodes, state.read_at)
+    in_vain = without_place(demand.pods, demand.nodes, read.catalog, vain)
     return Situation(
-        waiting=read.demand.pods,
-        nodes=read.demand.nodes,
+        waiting=demand.pods,
+        nodes=demand.nodes,
         joining=nodes_on_the_way(read.intents, state.joined, pools, read.catalog, state.read_at),
         daemons=state.daemons,
         pools=pools,
         catalog=read.catalog,
-        unavailable=read.demand.unavailable,
-        ceiling=price_ceiling(most, read.demand, read.requests, state, read.intents, prices),
+        unavailable=demand.unavailable,
+        ceiling=price_ceiling(most, demand, read.requests, state, read.intents, prices),
         cluster=read.cluster,
-        asleep=reasons_of(read.sleeping),
+        stopped=stopped_pools(records, read.sleeping),
+        vain=why_in_vain(in_vain, vain),
     )

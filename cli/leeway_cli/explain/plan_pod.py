@@ -62,8 +62,8 @@ class PodPlan:
 class Situation:
     """What a plan depends on: all pods that need a node, all nodes, those that were launched and
     have not joined yet, the pods of DaemonSets, the pools, the catalog, the offerings that are not
-    launched, what all nodes may cost, None for no maximum, and why nothing is launched from pools
-    that hibernate."""
+    launched, what all nodes may cost, None for no maximum, why nothing is launched from pools that
+    are paused or hibernate, and why nothing is launched for pods, by their names."""
 
     waiting: Sequence[Pod]
     nodes: Sequence[ExistingNode]
@@ -74,7 +74,8 @@ class Situation:
     unavailable: frozenset[Unavailable] = frozenset()
     ceiling: PriceCeiling | None = None
     cluster: str = ""
-    asleep: Mapping[str, Reason] = field(default_factory=dict)
+    stopped: Mapping[str, Reason] = field(default_factory=dict)
+    vain: Mapping[str, Reason] = field(default_factory=dict)
 
 
 def explain_pod(name: str, now: Situation) -> PodPlan:
@@ -87,11 +88,14 @@ def explain_pod(name: str, now: Situation) -> PodPlan:
     pod = pods[name]
     if pod.spec.unmet is not None:
         return PodPlan(name, reason=pod.spec.unmet)
+    if name in now.vain:
+        return PodPlan(name, reason=now.vain[name])
     prices, ceiling = Prices(now.catalog), now.ceiling or PriceCeiling()
     limits = ceiling.spending_limits(now.cluster, now.pools, [*now.nodes, *now.joining], prices)
-    awake = [one for one in now.pools if one.name not in now.asleep]
-    within = [within_limit(one, limits, prices) for one in awake]
-    plan, full = _plan(now.waiting, now, within), dict[str, Reason]()
+    waiting = [one for one in now.waiting if one.name not in now.vain]
+    launching = [one for one in now.pools if one.name not in now.stopped]
+    within = [within_limit(one, limits, prices) for one in launching]
+    plan, full = _plan(waiting, now, within), dict[str, Reason]()
     while refused := _refused(
         name, affordable(plan.launches, limits, ceiling.moving, prices), plan
     ):
@@ -100,7 +104,7 @@ def explain_pod(name: str, now: Situation) -> PodPlan:
             return PodPlan(name, reason=why)
         # A pool at its limit in money: provision_nodes plans again with the other pools.
         full[limit.pool] = why
-        plan = _plan(now.waiting, now, [one for one in within if one.name not in full])
+        plan = _plan(waiting, now, [one for one in within if one.name not in full])
     for placement in plan.existing:
         if name in placement.pods:
             joining = placement.node in {node.name for node in now.joining}
@@ -110,7 +114,7 @@ def explain_pod(name: str, now: Situation) -> PodPlan:
             return PodPlan(name, launch=launch)
     reason = next(one.reason for one in plan.unschedulable if one.pod == name)
     over = next(iter(full.values()), None) or _over_limit(pod, limits, prices, now)
-    reason = over or _refused_by_ec2(pod, now, awake) or _why_asleep(pod, now) or reason
+    reason = over or _refused_by_ec2(pod, now, launching) or _why_stopped(pod, now) or reason
     misses = sorted(_misses(pod, reason, now), key=lambda miss: miss.distance)
     return PodPlan(name, reason=reason, misses=tuple(misses))
 
@@ -148,11 +152,12 @@ def _refused_by_ec2(pod: Pod, now: Situation, pools: Sequence[NodePool]) -> Reas
     return found.get(pod.name)
 
 
-def _why_asleep(pod: Pod, now: Situation) -> Reason | None:
-    """Return why the pool that has a node for the pod alone launches none: it hibernates."""
-    asleep = [one for one in now.pools if one.name in now.asleep]
-    found = _plan([pod], now, asleep).launches if asleep else ()
-    return next((now.asleep[one.pool] for one in found), None)
+def _why_stopped(pod: Pod, now: Situation) -> Reason | None:
+    """Return why the pool that has a node for the pod alone launches none: it is paused, or
+    hibernates."""
+    stopped = [one for one in now.pools if one.name in now.stopped]
+    found = _plan([pod], now, stopped).launches if stopped else ()
+    return next((now.stopped[one.pool] for one in found), None)
 
 
 def _misses(pod: Pod, reason: Reason, now: Situation) -> Iterator[PoolMiss]:
@@ -160,7 +165,7 @@ def _misses(pod: Pod, reason: Reason, now: Situation) -> Iterator[PoolMiss]:
     for the pod alone."""
     for pool in now.pools:
         alone = _plan([pod], now, [pool])
-        why = next((one.reason for one in alone.unschedulable), reason)
+        why = next((one.reason for one in alone.unschedulable), now.stopped.get(pool.name, reason))
         why = _refused_by_ec2(pod, now, [pool]) or why
         table = now.catalog.for_node_class(pool.node_class)
         # Without limits, the pool's own nodes show whether anything else is in the way.

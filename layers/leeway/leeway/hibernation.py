@@ -143,9 +143,10 @@ type Sleeping = Mapping[str, Hibernation]
 """The pools that hibernate, by name."""
 
 
-def reasons_of(sleeping: Sleeping) -> dict[str, Reason]:
-    """Return why nothing is launched from these pools."""
-    return {name: one.reason for name, one in sleeping.items()}
+def stopped_pools(records: Iterable[PoolRecord], sleeping: Sleeping) -> dict[str, Reason]:
+    """Return which pools are paused or hibernate, and why nothing is launched from them."""
+    paused = {one.pool: one.paused for one in records if one.paused is not None}
+    return {**paused, **{name: one.reason for name, one in sleeping.items()}}
 
 
 def woken_until(records: Sequence[PoolRecord]) -> dict[str, datetime]:

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from leeway.execution.retrying import API_ERRORS
-from leeway.hibernation import reasons_of
+from leeway.hibernation import stopped_pools
 from leeway.instances.facts import InstanceFacts
 from leeway.launch.carry_out import IntentExecutor
 from leeway.launch.fleet_errors import launch_refused
@@ -31,8 +31,8 @@ from leeway.launch.launch_run import (
 )
 from leeway.launch.prepare import PreparedLaunch
 from leeway.parallel import in_parallel
-from leeway.pool_pauses import POOL, PoolRecord
-from leeway.reasons import Reason, clause
+from leeway.pool_pauses import POOL
+from leeway.reasons import clause
 from leeway.selection.packing.plan import Placement, Plan
 
 MOST_ROUNDS = 6
@@ -73,9 +73,8 @@ class LaunchNodes:
         """
         records = self._deps.table.list(POOL, cluster=order.cluster)
         intents = all_intents(self._deps.table, order.cluster, self._deps.clock.now())
-        run = LaunchRun(
-            self._deps, order, self._supplies, intents, _stopped(order, records), records
-        )
+        stopped = stopped_pools(records, order.sleeping)
+        run = LaunchRun(self._deps, order, self._supplies, intents, stopped, records)
         if order.retiring is not None:
             run.otherwise = "this run only plans"
             _prepared_plan(run, run.plan_static)
@@ -108,7 +107,7 @@ class LaunchNodes:
             intents = intents_by_hand(table, order.cluster, now)
         else:
             intents = list(table.list(self._deps.intents, cluster=order.cluster))
-        stopped = _stopped(order, records)
+        stopped = stopped_pools(records, order.sleeping)
         answered = [one for one in intents if one.is_answered]
         # The instances of the other kind of intents count. Who wrote these admits them.
         answered += [
@@ -221,12 +220,6 @@ class LaunchNodes:
                 }
                 run.intents[position], failed = self._executor.admit(intent, facts, run.labels)
                 run.reasons += failed
-
-
-def _stopped(order: LaunchOrder, records: Iterable[PoolRecord]) -> dict[str, Reason]:
-    """Return which pools are paused or hibernate, and why nothing is launched from them."""
-    paused = {one.pool: one.paused for one in records if one.paused is not None}
-    return {**paused, **reasons_of(order.sleeping)}
 
 
 def _prepared_plan(

@@ -17,7 +17,7 @@ from leeway.launch.intent import (
 from leeway.launch.prices import PriceCeiling, Prices, SpendingLimit
 from leeway.provisioning.cluster_state import CORDONED, ClusterState
 from leeway.provisioning.demand import ClusterRead, Demand
-from leeway.reasons import ReasonCode
+from leeway.reasons import Reason, ReasonCode
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
@@ -181,15 +181,20 @@ def _is_empty(node: ExistingNode) -> bool:
     return not node.terminating and all(used.of(name) <= node.daemons.of(name) for name in used)
 
 
-def with_stopped(
-    outcome: LaunchOutcome, pods: Iterable[str], vain: Mapping[str, Sequence[str]]
-) -> LaunchOutcome:
-    """Add the pods for which launches are in vain, and the reason of each workload."""
+def why_in_vain(pods: Iterable[str], vain: Mapping[str, Sequence[str]]) -> dict[str, Reason]:
+    """Return why nothing is launched for these pods of workloads with vain launches."""
     causes = {
         workload: LAUNCHES_IN_VAIN(workload=workload, count=len(nodes), nodes=", ".join(nodes))
         for workload, nodes in vain.items()
     }
-    stopped = {pod: causes[workload_of(pod)] for pod in pods}
+    return {pod: causes[workload_of(pod)] for pod in pods}
+
+
+def with_stopped(
+    outcome: LaunchOutcome, pods: Iterable[str], vain: Mapping[str, Sequence[str]]
+) -> LaunchOutcome:
+    """Add the pods for which launches are in vain, and the reason of each workload."""
+    stopped = why_in_vain(pods, vain)
     without = tuple(
         PodWithoutNode(pod, POD_WITHOUT_NODE(pod=pod, why=cause.message), cause)
         for pod, cause in stopped.items()
