@@ -16,6 +16,7 @@ from leeway.clock import SystemClock
 from leeway.launch.fleets import FleetInstance
 from leeway.launch.intent import INTENT, LaunchIntent
 from leeway.retirement.disruption_budget import LEDGER, DisruptionLedger
+from leeway.switched import SWITCH, Buyer, Switch
 from leeway_cli import main
 
 from tests.aws.stored import TABLE
@@ -369,3 +370,33 @@ def test_a_missing_right_in_the_cluster_is_an_error(live: Live, capacity: Explai
     live.fail_with()
     assert (code, "The API server refused a request" in found["error"]["message"]) == (1, True)
     assert "refused a request: 403: " in err
+
+
+def test_a_cluster_in_which_leeway_launches_nothing_is_warned_of(
+    aws: Sandbox,
+    live: Live,
+    pools: Path,
+    create: Callable[..., None],
+    explain: Explain,
+    capacity: Explain,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    create("watched", cpu="20")
+    wait_until_pending(live, "watched")
+    join(live, "seen", instance(aws, {"kubernetes.io/cluster/prod": "owned"}))
+    switch = Switch("prod", 1, Buyer.KARPENTER, SystemClock().now())
+    DynamoTable(partial(aws.client, "dynamodb"), TABLE).put(SWITCH, switch)
+    policy = tmp_path / "prod.yaml"
+    policy.write_text(
+        "apiVersion: leeway.sh/v1\nkind: Cluster\nmetadata: {name: prod}\nspec: {dryRun: true}\n"
+    )
+    assert main.run(["apply", "-f", str(pools), "-f", str(policy), "--cluster", "prod"]) == 0
+    capsys.readouterr()
+    code, found, err = explain("default/watched", "--cluster", "prod")
+    assert (code, found["decision"]) == (0, "launch")
+    assert "warning: SwitchedToKarpenter: Karpenter launches the nodes of cluster prod" in err
+    assert "warning: the cluster has dryRun: nothing is launched." in err
+    for words in ("cluster", "node seen"):
+        code, _, err = capacity(words)
+        assert (code, err.count("warning: SwitchedToKarpenter: ")) == (0, 1), err

@@ -1,6 +1,6 @@
 """`leeway explain node, pod and cluster`: reads what is asked for, from a cluster or from files."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import datetime
 from difflib import get_close_matches
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from leeway.pool_pauses import PoolRecord
     from leeway.provisioning.cluster_state import ClusterState
     from leeway.provisioning.demand import ClusterRead
+    from leeway.reasons import Reason
     from leeway.selection.offers.catalog import Catalog
 
     from leeway_cli.explain.capacity import Capacity
@@ -118,6 +119,34 @@ def pool_records(cluster: str, stack: str) -> "Sequence[PoolRecord]":
     except CannotBeDoneError as error:
         write_stderr(f"warning: paused pools are not known: {error}")
         return ()
+
+
+def block_of(cluster: str, stack: str, opened: "Callable[[], Connection]") -> "Reason | None":
+    """Read why Leeway launches nothing in a cluster and gives nothing back, although its manifests
+    say so: Karpenter launches its nodes, or they are held. `opened` connects to its API server.
+    Without the name of a cluster, or without a deployment, nothing is known."""
+    if not cluster:
+        return None
+    from leeway.clock import SystemClock
+    from leeway.kubernetes.custom_resources import HttpClusterApi
+    from leeway.manifests.in_cluster import launch_block
+    from leeway.wiring.clients import table
+
+    try:
+        deployment = find_stack(stack)
+        records, name = table(name=deployment.table), cluster_name(cluster)
+        with aws_errors(deployment.where), kubernetes_errors():
+            now = SystemClock().now()
+            return launch_block(records, lambda _: HttpClusterApi(opened()), name, now)
+    except CannotBeDoneError as error:
+        write_stderr(f"warning: it is not known whether Karpenter launches the nodes: {error}")
+        return None
+
+
+def warn_of_block(block: "Reason | None") -> None:
+    """Warn that Leeway does nothing of what a command explains."""
+    if block is not None:
+        write_stderr(f"warning: {block.code}: {block}")
 
 
 def sleeping_now(
@@ -304,6 +333,7 @@ def explain_pod(
     """
     from leeway.clock import SystemClock
     from leeway.kubernetes.cluster_states import KubernetesClusterStates
+    from leeway.manifests.cluster import Cluster
 
     from leeway_cli.explain.plan_pod import explain_pod as plan_for_pod
     from leeway_cli.explain.plan_pod import pod_as_data, show_pod
@@ -311,9 +341,12 @@ def explain_pod(
 
     name = _pod_name(pod)
     manifests = find_manifests(files or (), cluster, stack)
+    if any(isinstance(one, Cluster) and one.spec.dry_run for one in manifests):
+        write_stderr("warning: the cluster has dryRun: nothing is launched.")
     with kubernetes_errors(), closing(open_cluster(cluster, kubeconfig, context)) as connection:
         found = _read_pod(connection, name)
         state = KubernetesClusterStates(lambda _: connection, SystemClock()).read(cluster)
+        warn_of_block(block_of(cluster, stack, lambda: connection))
     for unreadable in state.unreadable:
         write_stderr(f"warning: {unreadable.reason.code}: {unreadable.reason}")
     for path, message in unknown_words_of(found):

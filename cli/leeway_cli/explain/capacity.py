@@ -1,7 +1,7 @@
 """Reads a cluster as `provision_nodes` does, and decides which nodes would be given back."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -18,16 +18,18 @@ from leeway.disruption.snapshot import ReturnDecision, Snapshot, own_instances, 
 from leeway.durations import render_duration
 from leeway.instances.facts import InstanceFacts, Owner, OwnerKind, owner_of
 from leeway.kubernetes.cluster_states import KubernetesClusterStates
+from leeway.kubernetes.connection import Connection
 from leeway.manifests.base import Manifest
 from leeway.manifests.cluster import Cluster, cluster_policy
 from leeway.manifests.configuration import deleted_pools
 from leeway.manifests.node_pool import pools_of
 from leeway.policy.rules import ClusterPolicy
 from leeway.pool_pauses import POOL, PoolRecord
+from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.provisioning.cluster_state import ClusterState, ClusterStates, NodeDetails
 from leeway.provisioning.demand import ClusterRead
 from leeway.provisioning.kept_objects import KINDS, KeptObjects
-from leeway.reasons import counted
+from leeway.reasons import Reason, counted
 from leeway.retirement.disruption_budget import read_ledger
 from leeway.retirement.record import RETIREMENT
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, LAUNCHED, NODEPOOL, ZONE
@@ -41,10 +43,12 @@ from leeway.wiring.launch_nodes import node_sources
 
 from leeway_cli.errors import CannotBeDoneError, aws_errors, kubernetes_errors
 from leeway_cli.explain.asked import (
+    block_of,
     cluster_read,
     find_manifests,
     sleeping_now,
     stored_launches,
+    warn_of_block,
 )
 from leeway_cli.output import kept_warnings, write_stderr
 from leeway_cli.selection.sources import KubernetesFiles, Offers, find_offers
@@ -189,7 +193,8 @@ FOLLOWED_SECONDS = 10.0
 """How long later steps are simulated."""
 
 OFFERS_FOR, SIZES_FOR, FAILED_FOR = 600.0, 60.0, 60.0
-"""For how many seconds offers count, the sizes of groups, and that offers could not be read."""
+"""For how many seconds offers count, the sizes of groups and who launches, and that offers could
+not be read."""
 
 STALE_AFTER = timedelta(hours=24)
 """The age of a catalog that is reported: refresh_catalog renews it every six hours."""
@@ -295,11 +300,13 @@ class KeptOffers:
 
 class AccountReading:
     """Reads of AWS what changes seldom, and keeps it for a command that reads a cluster again and
-    again: the offers, what pools would launch, and the sizes of Auto Scaling groups."""
+    again: the offers, what pools would launch, the sizes of Auto Scaling groups, and who
+    launches."""
 
     def __init__(self, offers: KeptOffers) -> None:
         self.offers = offers
-        self._sizes_until = float("-inf")
+        self._sizes_until = self._block_until = float("-inf")
+        self._block: Reason | None = None
         self._groups: frozenset[str] = frozenset()
         self._sizes: Mapping[str, GroupSize] = {}
 
@@ -307,6 +314,19 @@ class AccountReading:
     def launches(self) -> CurrentLaunches:
         """Reads what pools would launch now. It keeps that itself."""
         return CurrentLaunches(node_sources())
+
+    def block(self, source: Source) -> Reason | None:
+        """Return why Leeway launches nothing in the cluster and gives nothing back, although its
+        manifests say so."""
+        if monotonic() >= self._block_until:
+            with ExitStack() as opened:
+                self._block = block_of(
+                    source.cluster,
+                    source.stack,
+                    lambda: opened.enter_context(closing(_connection(source))),
+                )
+            self._block_until = monotonic() + SIZES_FOR
+        return self._block
 
     def sizes(self, facts: Collection[InstanceFacts]) -> Mapping[str, GroupSize]:
         """Return the sizes of the Auto Scaling groups that own these instances, by name."""
@@ -345,6 +365,7 @@ def read_capacity(
     for unreadable in state.unreadable:
         write_stderr(f"warning: {unreadable.reason.code}: {unreadable.reason}")
     warn_of_catalog(offers, state.read_at)
+    warn_of_block(account.block(source))
     sleeping = sleeping_now(source.cluster, source.stack, manifests, state.read_at)
     read = cluster_read(source.cluster, manifests, offers.catalog, state, stored, sleeping)
     records = read_records(source.cluster, source.stack, policy, state)
@@ -383,11 +404,14 @@ def _launches(
     return found.of_pool
 
 
+def _connection(source: Source) -> Connection:
+    if source.nodes:
+        raise ClusterUnavailable("--nodes is read instead")
+    return open_cluster(source.cluster, source.kubeconfig, source.context)
+
+
 def _live_state(source: Source) -> ClusterState:
-    with (
-        kubernetes_errors(),
-        closing(open_cluster(source.cluster, source.kubeconfig, source.context)) as connection,
-    ):
+    with kubernetes_errors(), closing(_connection(source)) as connection:
         return KubernetesClusterStates(lambda _: connection, SystemClock()).read(source.cluster)
 
 
