@@ -1,6 +1,7 @@
 """`leeway schedule`: shows the replicas of cron windows as change points or as a calendar."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import pairwise
@@ -37,7 +38,11 @@ YEARS = range(1970, 9000)
 def schedule(
     files: FilesOption = None,
     name: Annotated[
-        str, typer.Option(help="Select one schedule: the name of a manifest, or HEADROOM/BUFFER.")
+        str,
+        typer.Option(
+            help="Select one schedule: the name of a manifest, HEADROOM/BUFFER, or NAMESPACE/NAME "
+            "if several ScaledObjects have the name."
+        ),
     ] = "",
     start: Annotated[
         str, typer.Option("--from", metavar="TIME", help="Set the start (RFC 3339; default: now).")
@@ -86,16 +91,19 @@ def _time(option: str, text: str) -> datetime:
     return given if given.tzinfo else given.replace(tzinfo=UTC)
 
 
-def _schedules(written: "Iterable[Written]") -> "dict[str, Schedule]":
-    """Return the schedules of the manifests, by name."""
+def _schedules(written: "Sequence[Written]") -> "dict[str, Schedule]":
+    """Return the schedules of the manifests, by name. ScaledObjects of several namespaces with one
+    name have their namespace before it."""
     from leeway.manifests.headroom import Headroom
     from leeway.manifests.scaled_object import ScaledObject
 
+    names = Counter(one.name for one in written if isinstance(one.manifest, ScaledObject))
     found: dict[str, Schedule] = {}
     for one in written:
         manifest = one.manifest
         if isinstance(manifest, ScaledObject):
-            found[one.name] = manifest.schedule()
+            name = one.name if names[one.name] == 1 else f"{one.namespace}/{one.name}"
+            found[name] = manifest.schedule()
         elif isinstance(manifest, Headroom):
             for spec, buffer in zip(manifest.spec.buffers, manifest.buffers(), strict=True):
                 if buffer.schedule is not None:

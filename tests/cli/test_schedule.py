@@ -101,6 +101,24 @@ def test_one_of_several_schedules_is_selected_by_name(
     assert points([*both, "--name", "office/day", "--from", "2026-11-21"], capsys)
 
 
+def test_scaled_objects_of_one_name_have_their_namespaces(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = yaml.safe_load(SCALED.read_text())
+    files = []
+    for namespace, name in (("shop", "web"), ("blog", "web"), ("blog", "other")):
+        path = tmp_path / f"{namespace}-{name}.yaml"
+        metadata = {"name": name, "namespace": namespace}
+        path.write_text(yaml.safe_dump({**document, "metadata": metadata}))
+        files += ["-f", str(path)]
+    assert run(["schedule", *files]) == 0
+    names = {one.split()[0] for one in capsys.readouterr().out.splitlines()[1:]}
+    assert names == {"shop/web", "blog/web", "other"}
+    expected = "expected one of shop/web, blog/web, other"
+    assert expected in refusal([*files, "--name", "web"], capsys)
+    assert points([*files, "--name", "blog/web"], capsys)
+
+
 @pytest.mark.parametrize(
     ("arguments", "printed"),
     [
