@@ -6,6 +6,7 @@ may be asked for, and this command selects among them.
 
 import json
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -121,6 +122,7 @@ def logs(
         while True:
             for line in lines:
                 write_stdout(line.as_text())
+            sys.stdout.flush()  # a pipe or a file keeps some kilobytes back otherwise
             if not follow:
                 return
             time.sleep(REFRESH_EVERY)

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from io import BytesIO, TextIOWrapper
 from typing import Any
 
 import pytest
@@ -163,6 +164,21 @@ def test_follow_prints_each_new_line_once(
     monkeypatch.setattr("leeway_cli.logs.time.sleep", write_or_stop)
     codes = [one.split()[1] for one in shown(capsys, "retire-node", "--follow")]
     assert codes == ["PodsLeftBehind", "NodeDrained", "Late", "Later"]
+
+
+def test_follow_keeps_no_line_back_in_a_pipe(groups: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = BytesIO()
+    monkeypatch.setattr("sys.stdout", TextIOWrapper(pipe))
+    read: list[bytes] = []
+
+    def read_and_stop(_seconds: float) -> None:
+        read.append(pipe.getvalue())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("leeway_cli.logs.time.sleep", read_and_stop)
+    assert main.run(["logs", "retire-node", "--follow"]) == 0
+    (first,) = read
+    assert [one.split()[4] for one in first.splitlines()] == [b"PodsLeftBehind", b"NodeDrained"]
 
 
 class Searched:
