@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 from leeway.disruption import reasons
@@ -582,6 +583,41 @@ def test_a_drifted_node_whose_pod_has_no_other_place_stays_and_the_next_one_goes
     assert [one.nodes for one in found.returns] == [("b",)]
     assert found.kept["a"].code == "NoPlaceToMoveTo"
     assert "its pod default/a-0 would have no place" in found.kept["a"].message
+
+
+def without_a_way_out(count: int) -> list[OwnNode]:
+    """Drifted nodes older than others, whose pods have no other place."""
+    gone = Requirements.from_labels({"example.com/gone": "yes"})
+    return [
+        replace(drifted(f"a-{n:02}", spec(3000, terms=(gone,))), created_at=NOW - 9 * DAY)
+        for n in range(count)
+    ]
+
+
+def test_many_drifted_nodes_without_another_place_keep_no_younger_one() -> None:
+    nodes = without_a_way_out(MOST_SIMULATED + 1)
+    rules = ReturnRules(after=None, budgets=())
+    found = decide_returns(snapshot(*nodes, drifted("b", spec(3000)), rules=rules))
+    assert [one.nodes for one in found.returns] == [("b",)]
+    codes = Counter(why.code for why in found.kept.values())
+    assert codes == {"NoPlaceToMoveTo": MOST_SIMULATED, reasons.NODE_NOT_EXAMINED.name: 1}
+
+
+def test_younger_drifted_nodes_get_their_turn_when_the_oldest_fill_the_budget() -> None:
+    one = ReturnRules(after=None, budgets=(Budget("1"),))
+    given = snapshot(*without_a_way_out(2 * MOST_SIMULATED), drifted("b", spec(3000)), rules=one)
+    times = [NOW + number * MINUTE for number in range(20)]
+    went = [bool(decide_returns(replace(given, now=at)).returns) for at in times]
+    assert any(map(all, pairwise(went))), "two runs in a row decide it, which confirms it"
+
+
+def test_a_place_that_a_plan_has_given_to_drifted_nodes_is_given_to_no_other() -> None:
+    """The plan leaves one of three nodes out: the room is for the pods of the two others."""
+    full = replace(ON_DEMAND, limits={"nodes": 0})
+    nodes = [drifted(name, spec(1500)) for name in "abc"]
+    found = decide_returns(snapshot(*nodes, own_node("room", spec(500)), pools=(full,)))
+    assert len(found.returns) == 2
+    assert [why.code for name, why in found.kept.items() if name in "abc"] == ["NoPlaceToMoveTo"]
 
 
 def test_all_drifted_nodes_that_budgets_let_go_are_simulated_together() -> None:

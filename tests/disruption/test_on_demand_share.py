@@ -9,6 +9,7 @@ from datetime import timedelta
 from itertools import batched
 
 import pytest
+from leeway.disruption.consolidation import TURN
 from leeway.disruption.decide import decide_returns
 from leeway.disruption.rules import Cause, ReturnRules
 from leeway.disruption.snapshot import MovablePod, OwnNode, Snapshot
@@ -148,6 +149,15 @@ def test_a_spot_node_is_replaced_if_the_share_misses_capacity() -> None:
     (one,) = decide_returns(given).returns
     assert (one.nodes, one.cause, one.replaced) == (("a",), Cause.DRIFTED, True)
     assert "the on-demand share of the pool misses vCPUs: 4." in one.reason.message
+
+
+def test_spot_nodes_whose_pods_need_spot_do_not_keep_the_share_from_being_restored() -> None:
+    needy = [own_node(name, spec(3500, terms=SPOT_ONLY), capacity_type="spot") for name in "abcd"]
+    able = own_node("e", spec(3500), capacity_type="spot")
+    given = cluster(*needy, able, rules=ReturnRules(budgets=(), only_empty=True))
+    times = [given.now + turn * TURN for turn in range(4)]
+    went = {one.nodes for at in times for one in decide_returns(replace(given, now=at)).returns}
+    assert went == {("e",)}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ For both, a quick draft counts resources only. Packing, which knows every constr
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 
 import numpy as np
@@ -134,7 +134,7 @@ NODES_SIMULATED = 1_000
 """Nodes of all simulations together: the time of one grows with the nodes of the cluster."""
 
 TURN = timedelta(minutes=5)
-"""How long the same drafts are simulated: longer than a decision needs until it is confirmed."""
+"""How long the same ones are simulated: longer than a decision needs until it is confirmed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,16 +206,10 @@ class Replacements:
         self.kept.setdefault(one.name, why)
 
     def _in_turn(self, known: Sequence[_Draft]) -> Sequence[_Draft]:
-        """Return the drafts that are simulated now: the best one, and others that change with the
-        time, so that drafts which packing never confirms do not keep the others from their turn."""
+        """Return the drafts that are simulated now."""
         affordable = NODES_SIMULATED // max(len(self.moving.nodes), 1)
         count = min(max(affordable, LEAST_SIMULATED), MOST_SIMULATED)
-        if len(known) <= count:
-            return known
-        first, *others = known
-        turn = int(self.moving.snapshot.now.timestamp() / TURN.total_seconds())
-        start = turn * (count - 1) % len(others)
-        return [first, *(others[start:] + others[:start])[: count - 1]]
+        return in_turn(known, count, self.moving.snapshot.now)
 
     def _draft(self, nodes: Sequence[OwnNode]) -> _Draft | None:
         draft = self._estimated(nodes)
@@ -390,6 +384,17 @@ class Replacements:
             ],
             dtype=bool,
         )
+
+
+def in_turn[T](ordered: Sequence[T], count: int, now: datetime) -> Sequence[T]:
+    """Return `count` candidates (at least 2): the first one, and others that change with the time,
+    so that candidates which no simulation lets go do not keep the others from their turn."""
+    if len(ordered) <= count:
+        return ordered
+    first, *others = ordered
+    turn = int(now.timestamp() / TURN.total_seconds())
+    start = turn * (count - 1) % len(others)
+    return [first, *(others[start:] + others[:start])[: count - 1]]
 
 
 def may_go_together(

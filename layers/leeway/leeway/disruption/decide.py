@@ -7,7 +7,12 @@ from datetime import datetime, timedelta
 from functools import cached_property
 
 from leeway.disruption import reasons
-from leeway.disruption.consolidation import Consolidation, may_go_together, share_needs
+from leeway.disruption.consolidation import (
+    Consolidation,
+    in_turn,
+    may_go_together,
+    share_needs,
+)
 from leeway.disruption.drift import DRIFTS_AFTER
 from leeway.disruption.moves import Moving
 from leeway.disruption.protection import (
@@ -33,7 +38,13 @@ TRIED_AGAIN_AFTER = timedelta(minutes=10)
 likely to keep it still. Meanwhile others go."""
 
 MOST_SIMULATED = 20
-"""Outdated nodes whose pods' destinations are simulated in one run."""
+"""Outdated nodes whose pods' destinations are simulated one by one in one run. Half of them are the
+oldest, and most of the others change with the time: those that have no place to move to must not
+keep the younger ones for ever."""
+
+MOST_TOGETHER = 3
+"""Plans in one run for all drifted nodes that budgets let go, each without the nodes whose pods had
+no place in the plan before."""
 
 MOST_RESTORED = 3
 """Spot nodes of a pool that are tried in one run, until one can be replaced by on-demand."""
@@ -108,7 +119,8 @@ def stays_until(stored: Retirement | None, now: datetime) -> datetime | None:
 class _Run:
     """One decision in the making. `free` are the nodes that nothing protects, `forced` those that
     only stay until they expire or drift. `_destinations` counts the pods of simulated nodes that
-    come to others."""
+    come to others. `_placed` are the names of nodes for whose pods one plan has found places;
+    `_emptied` are these nodes, and those that go."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -201,35 +213,50 @@ class _Run:
         outdated.sort(key=lambda one: (bool(one.pods), one.pool in doubted, one.created_at))
         if not doubted:
             self._place_together(outdated)
-        for one in outdated:
-            rules = self._snapshot.rules[one.pool]
-            if rules.deleted_at is not None:
-                reason = reasons.POOL_DELETED(node=one.name, pool=one.pool, at=rules.deleted_at)
-                self._take(one, Cause.POOL_DELETED, reason, replaced=bool(one.pods))
-            elif rules.expires is not None and rules.expired(one.created_at, self._snapshot.now):
-                reason = reasons.NODE_EXPIRED(node=one.name, pool=one.pool, expires=rules.expires)
-                self._replace(one, Cause.EXPIRED, reason, self._static.takes_its_place(one))
-            elif one.drift and (why := self._static.why_not_replaced(one)):
-                self.kept[one.name] = why
-            elif one.drift:
-                drift = " ".join(one.drift)
-                reason = reasons.NODE_DRIFTED(node=one.name, pool=one.pool, drift=drift)
-                self._replace(one, Cause.DRIFTED, reason, in_place=True)
+        oldest = MOST_SIMULATED // 2
+        left = [one for one in outdated if not self._replace_outdated(one, oldest)]
+        for one in in_turn(left, MOST_SIMULATED - oldest, self._snapshot.now):
+            self._replace_outdated(one, MOST_SIMULATED)
+
+    def _replace_outdated(self, one: OwnNode, most: int) -> bool:
+        """Replace a node, if it is outdated; False if it is not examined because this run has made
+        `most` simulations."""
+        rules = self._snapshot.rules[one.pool]
+        if rules.deleted_at is not None:
+            reason = reasons.POOL_DELETED(node=one.name, pool=one.pool, at=rules.deleted_at)
+            self._take(one, Cause.POOL_DELETED, reason, replaced=bool(one.pods))
+        elif rules.expires is not None and rules.expired(one.created_at, self._snapshot.now):
+            reason = reasons.NODE_EXPIRED(node=one.name, pool=one.pool, expires=rules.expires)
+            in_place = self._static.takes_its_place(one)
+            return self._replace(one, Cause.EXPIRED, reason, in_place, most)
+        elif one.drift and (why := self._static.why_not_replaced(one)):
+            self.kept[one.name] = why
+        elif one.drift:
+            drift = " ".join(one.drift)
+            reason = reasons.NODE_DRIFTED(node=one.name, pool=one.pool, drift=drift)
+            return self._replace(one, Cause.DRIFTED, reason, True, most)
+        return True
 
     def _place_together(self, outdated: Iterable[OwnNode]) -> None:
         """Simulate in one plan all drifted nodes that budgets let go: mostly all their pods have a
-        place, and no node needs a simulation of its own."""
+        place, and no node needs a simulation of its own. Those whose pods have none are left out of
+        the next plan."""
         drifted = [one for one in outdated if self._may_as_well_stay(one)]
         most = {one.pool: self._allowances.left_in(one.pool, Cause.DRIFTED) for one in drifted}
         going = may_go_together(drifted, most, self._allowances.left)
         if len(going) < 2:
             return
-        pods = frozenset(movable.pod.name for one in going for movable in one.pods)
-        plan = self._moving.without(going, launch=True, loose=pods, consolidates=False)
-        if pods.isdisjoint(each.pod for each in plan.unschedulable):
-            self._placed = {one.name for one in going}
-            for each in plan.existing:
-                self._destinations[each.node] += len(pods.intersection(each.pods))
+        for _ in range(MOST_TOGETHER):
+            pods = frozenset(movable.pod.name for one in going for movable in one.pods)
+            plan = self._moving.without(going, launch=True, loose=pods, consolidates=False)
+            homeless = pods.intersection(each.pod for each in plan.unschedulable)
+            if not homeless:
+                self._placed = {one.name for one in going}
+                self._emptied += going
+                for each in plan.existing:
+                    self._destinations[each.node] += len(pods.intersection(each.pods))
+                return
+            going = [one for one in going if homeless.isdisjoint(m.pod.name for m in one.pods)]
 
     def _may_as_well_stay(self, one: OwnNode) -> bool:
         """Whether a node goes because it has drifted, and has pods that need another place."""
@@ -237,26 +264,31 @@ class _Run:
         drifts = pending_cause(one, self._snapshot) is Cause.DRIFTED
         return drifts and bool(one.pods) and rules.replicas is None and rules.hibernates is None
 
-    def _replace(self, one: OwnNode, cause: Cause, reason: Reason, in_place: bool) -> None:
-        """Replace a node. `in_place`: if its pool is static, there is room for another node."""
+    def _replace(
+        self, one: OwnNode, cause: Cause, reason: Reason, in_place: bool, most: int
+    ) -> bool:
+        """Replace a node; False if it is not examined because this run has made `most` simulations.
+        `in_place`: if its pool is static, there is room for another node."""
         rules = self._snapshot.rules[one.pool]
         in_place = in_place and rules.replicas is not None and not rules.hibernates
         places: Mapping[str, int] = {}
         if self._is_simulated(one, cause, in_place):
-            if self._simulated == MOST_SIMULATED:
-                return
+            if self._simulated >= most:
+                return False
             self._simulated += 1
             why, places = self._destinations_of(one, cause, in_place)
             if why is not None:
                 self.kept[one.name] = why
-                return
+                return True
         if in_place:
             self._static.begun[one.pool] += 1
         else:
             self._static.gone[one.pool] += 1
-        if self._take(one, cause, reason, replaced=bool(one.pods), in_place=in_place):
+        taken = self._take(one, cause, reason, replaced=bool(one.pods), in_place=in_place)
+        if taken and one.name not in self._placed:
             self._emptied.append(one)
             self._destinations.update(places)
+        return True
 
     def _is_simulated(self, one: OwnNode, cause: Cause, in_place: bool) -> bool:
         """Whether it is examined first where the pods of a node that a budget lets go would go: if
@@ -359,14 +391,15 @@ class _Run:
 
     def restore_shares(self) -> None:
         """Replace one Spot node of each pool that misses on-demand capacity and of which no other
-        node goes: of those that are quiet, and old enough to drift, the one with the fewest
-        pods."""
+        node goes: of those that are quiet, and old enough to drift, the one with the fewest pods
+        that can be replaced, or another one in turn."""
         shares = self._moving.balances
         returned = {name for one in self.returns for name in one.nodes}
         busy = {one.pool for one in self._snapshot.own if one.name in returned}
         for pool in (name for name, each in shares.of.items() if each.missing and name not in busy):
             spot = [one for one in self._left() if one.pool == pool and self._may_become(one)]
-            for one in sorted(spot, key=lambda each: (len(each.pods), each.name))[:MOST_RESTORED]:
+            spot.sort(key=lambda each: (len(each.pods), each.name))
+            for one in in_turn(spot, MOST_RESTORED, self._snapshot.now):
                 plan = self._moving.without([one], launch=True)
                 after = self._moving.after([one], plan)
                 if not plan.unschedulable and after.missing(pool) < shares.missing(pool):
