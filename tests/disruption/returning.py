@@ -106,11 +106,17 @@ class Returning:
         """Every instance that the index calls Leeway's was launched by it."""
         self.admissions.update({name: launched(one) for name, one in self.cluster.own.items()})
 
-    def run(self, may_begin: bool = True, **policy: Any) -> CapacityReturned:
-        """The run of the next minute."""
-        self.time += RUN_EVERY
+    def run(
+        self,
+        launched: bool = False,
+        in_time: bool = True,
+        after: timedelta = RUN_EVERY,
+        **policy: Any,
+    ) -> CapacityReturned:
+        """The run of the next minute, or `after` another time."""
+        self.time += after
         read = self.cluster.read(self.time)
-        return self.returns.after_run(read, replace(self.policy, **policy), may_begin)
+        return self.returns.after_run(read, replace(self.policy, **policy), launched, in_time)
 
     def runs(self, count: int) -> list[CapacityReturned]:
         """Several runs; those that did or said something."""

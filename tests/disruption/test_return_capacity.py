@@ -10,7 +10,8 @@ from leeway.aws.provision_queue import WAKES_APART
 from leeway.disruption.watched_nodes import HELD_FOR
 from leeway.execution.attempt import Phase
 from leeway.instances.facts import Owner, OwnerKind
-from leeway.launch.fleets import Offers
+from leeway.launch.fleets import FleetInstance, Offers
+from leeway.launch.intent import INTENT, LaunchIntent
 from leeway.manifests.node_pool import EXPIRATION
 from leeway.notices import NoticeKind
 from leeway.policy.repair import Unhealthy
@@ -95,10 +96,82 @@ def test_a_cold_function_knows_for_how_long_nodes_were_quiet(catalog: Catalog) -
 
 def test_nothing_goes_while_the_run_launches_or_the_cluster_is_paused(empty: Returning) -> None:
     for _ in range(4):
-        assert empty.run(may_begin=False) == CapacityReturned()
+        assert empty.run(launched=True) == CapacityReturned()
         assert empty.run(paused=True) == CapacityReturned()
     assert empty.run() == CapacityReturned(), "the first decision"
     assert empty.run().begun, "the nodes were watched meanwhile"
+
+
+TEN_SECONDS = timedelta(seconds=10)
+
+
+def expired(catalog: Catalog) -> Returning:
+    """A cluster with a node that has expired, of a pool that has all of them go."""
+    cluster = Cluster(catalog, template={"expireAfter": "1h"})
+    cluster.annotate({EXPIRATION: "forceful"})
+    cluster.add("old", *pods(1), created_at=NOW - timedelta(hours=2))
+    returning = Returning(cluster)
+    returning.record_launches()
+    return returning
+
+
+@pytest.mark.parametrize("launching", [1, 2, 5])
+def test_runs_that_launch_between_two_others_keep_what_is_decided(
+    empty: Returning, catalog: Catalog, launching: int
+) -> None:
+    for returning in (empty, expired(catalog)):
+        for number in range(30):
+            returning.run(launched=number % (launching + 1) > 0, after=TEN_SECONDS)
+        assert len(returning.started()) == 1
+
+
+def test_nodes_go_although_all_runs_launch_others(empty: Returning, catalog: Catalog) -> None:
+    for returning in (empty, expired(catalog)):
+        returning.run()
+        began = returning.time
+        while not returning.started():
+            returning.restart()
+            returning.run(launched=True, after=TEN_SECONDS)
+            assert returning.time - began <= timedelta(minutes=5)
+
+
+def test_a_run_without_time_decides_nothing_however_long_that_lasts(empty: Returning) -> None:
+    empty.run()
+    for _ in range(30):
+        empty.run(launched=True, in_time=False)
+    assert not empty.started()
+    assert empty.run() == CapacityReturned(), "what was decided half an hour ago is forgotten"
+    assert empty.run().begun
+
+
+def test_a_run_that_launches_and_decides_counts_what_it_has_launched(catalog: Catalog) -> None:
+    taints = [{"key": "new", "effect": "PreferNoSchedule"}]
+    cluster = Cluster(catalog, limits={"nodes": 2}, template={"taints": taints})
+    cluster.add("old", *pods(2))
+    cluster.own["i-new"] = facts("i-new", joined=False)
+    returning = Returning(cluster)
+    returning.record_launches()
+    new = FleetInstance("i-new", "m5.large", "us-east-1a", "spot")
+    returning.table.put(
+        INTENT,
+        LaunchIntent(
+            id="one",
+            cluster="prod",
+            pool="web",
+            token="t",
+            created_at=NOW,
+            request=None,
+            instances=(new,),
+        ),
+    )
+    for _ in range(30):
+        returning.run(launched=True, after=TEN_SECONDS)
+    assert not returning.started(), "the pool has no room for one more node"
+    returning.table.records(INTENT, by="id").clear()
+    del cluster.own["i-new"]
+    for _ in range(30):
+        returning.run(launched=True, after=TEN_SECONDS)
+    assert returning.started() == ["i-old"]
 
 
 def test_a_dry_run_reports_a_return_once_and_begins_none(empty: Returning) -> None:

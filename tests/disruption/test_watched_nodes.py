@@ -178,17 +178,16 @@ def test_a_decision_that_only_a_budget_forbids_is_held_for_as_long_as_it_does() 
     assert table.confirmed(ReturnDecision(given_back("b")), at) == (["b"], timedelta(0))
 
 
-TIMES = st.dictionaries(
-    st.binary(min_size=8, max_size=8),
-    st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)),  # noqa: DTZ001
-)
+TIME = st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
+TIMES = st.dictionaries(st.binary(min_size=8, max_size=8).filter(any), TIME)
 
 
-@given(quiet=TIMES, held=TIMES)
+@given(quiet=TIMES, held=TIMES, undecided_since=st.none() | TIME)
 def test_watched_nodes_are_read_as_they_were_written(
-    quiet: dict[bytes, datetime], held: dict[bytes, datetime]
+    quiet: dict[bytes, datetime], held: dict[bytes, datetime], undecided_since: datetime | None
 ) -> None:
-    table, watched = TableInMemory(), WatchedNodes(NOW + timedelta(microseconds=7), quiet, held)
+    seen_at = NOW + timedelta(microseconds=7)
+    table, watched = TableInMemory(), WatchedNodes(seen_at, quiet, held, undecided_since)
     table.put(WATCHED, watched, cluster="prod")
     assert table.get(WATCHED, cluster="prod") == watched
     assert table.get(WATCHED, cluster="dev") is None

@@ -385,10 +385,10 @@ class NodeProvisioning:
         self, read: ClusterRead, policy: ClusterPolicy, outcome: LaunchOutcome, until: datetime
     ) -> CapacityReturned:
         """Give capacity back on what was just read. If the run has launched, or may have, the next
-        run reads what became of it."""
-        launched = outcome.launched or any(not one.is_answered for one in read.intents)
+        run that launches nothing reads what became of it."""
+        launched = bool(outcome.launched) or any(not one.is_answered for one in read.intents)
         in_time = self._deps.clock.now() + FOR_RETURNS < until
-        return self._deps.returns.after_run(read, policy, in_time and not launched)
+        return self._deps.returns.after_run(read, policy, launched, in_time)
 
     def _in_groups(
         self, cluster: str, state: ClusterState, now: datetime

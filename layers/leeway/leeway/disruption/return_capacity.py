@@ -29,10 +29,19 @@ from leeway.disruption.snapshot import (
     own_instances,
     snapshot_of,
 )
-from leeway.disruption.watched_nodes import WatchedNodes, confirm, decode, encode, watch
+from leeway.disruption.watched_nodes import (
+    WatchedNodes,
+    confirm,
+    decode,
+    encode,
+    is_overdue,
+    undecided,
+    watch,
+)
 from leeway.execution.attempt import Phase
 from leeway.execution.retrying import API_ERRORS, Conflicts
 from leeway.instances.facts import InstanceFacts, facts_in
+from leeway.launch.intent import all_intents
 from leeway.launch.resolve_pools import NodeSources
 from leeway.manifests.configuration import StoredManifests, deleted_pools
 from leeway.manifests.node_pool import NodePool
@@ -88,27 +97,36 @@ class ReturnCapacity:
         self._rehearsed: dict[str, frozenset[NodeReturn]] = {}
 
     def after_run(
-        self, read: ClusterRead, policy: ClusterPolicy, may_begin: bool
+        self, read: ClusterRead, policy: ClusterPolicy, launched: bool, in_time: bool = True
     ) -> CapacityReturned:
-        """Give back what is not needed. Only watch the nodes if nothing `may_begin`, for example
-        because the run has launched nodes. Raises nothing: a failure is in the result."""
+        """Give back what is not needed. Only watch the nodes if the run has no time left, or has
+        `launched` nodes, or may have, unless all runs of some minutes have. Raises nothing: a
+        failure is in the result."""
         try:
-            return self._run(read, policy, may_begin)
+            return self._run(read, policy, launched, in_time)
         except Exception as error:  # noqa: BLE001 (the launches of the run are done)
             return CapacityReturned(failures=(_failed(read.cluster, error),))
 
-    def _run(self, read: ClusterRead, policy: ClusterPolicy, may_begin: bool) -> CapacityReturned:
+    def _run(
+        self, read: ClusterRead, policy: ClusterPolicy, launched: bool, in_time: bool
+    ) -> CapacityReturned:
         cluster, state = read.cluster, read.state
         before = self._deps.table.get(WATCHED, cluster=cluster)
         watched, quiet = watch(before, state.details, state.read_at)
-        index: Mapping[str, InstanceFacts] = {}
-        if may_begin and not policy.paused:
-            index = facts_in(self._deps.table, cluster)
+        now = self._deps.clock.now()
+        if policy.paused:
+            self._store(cluster, before, watched)
+            return CapacityReturned()
+        if not in_time or (launched and not is_overdue(before, now)):
+            self._store(cluster, before, undecided(before, watched))
+            return CapacityReturned()
+        index = facts_in(self._deps.table, cluster)
         own = self._own(index)
         if not own.keys() & state.joined.keys():
             self._store(cluster, before, watched)
             return CapacityReturned()
-        now = self._deps.clock.now()
+        if launched:
+            read = replace(read, intents=all_intents(self._deps.table, cluster, now))
         deleted, orphaned = self._deleted_pools(read, own)
         launches = self._launches.read(cluster, read.manifests, read.catalog, own, now)
         snapshot = self._snapshot(read, policy, index, own, quiet, launches.of_pool, deleted)

@@ -30,6 +30,10 @@ HELD_FOR = timedelta(seconds=15)
 FORGOTTEN_AFTER = timedelta(minutes=5)
 """A decision that no run has confirmed for so long is a first one again."""
 
+DECIDES_AFTER = timedelta(minutes=2)
+"""A run that launches nodes decides, too, if no run has decided for so long because all of them
+launched nodes: an empty node costs money, and an expired one has to go."""
+
 
 @dataclass(frozen=True, slots=True)
 class WatchedNodes:
@@ -37,17 +41,19 @@ class WatchedNodes:
 
     `quiet` is since when each node is quiet, by a hash of its name, its instance and its pods, with
     KEY_BYTES bytes: it is another one if a pod comes or goes. `held` is since when each decision is
-    made, by a hash of its nodes and its cause.
+    made, by a hash of its nodes and its cause. `undecided_since` is since when runs have decided
+    nothing, None if this one has.
     """
 
     seen_at: datetime
     quiet: Mapping[bytes, datetime]
     held: Mapping[bytes, datetime] = field(default_factory=dict)
+    undecided_since: datetime | None = None
 
     def is_stored_by(self, stored: "WatchedNodes | None") -> bool:
         """Whether the next run can go on from what is stored. What is held is stored by each run:
         it is soon forgotten."""
-        if stored is None or self.held or (self.quiet, self.held) != (stored.quiet, stored.held):
+        if stored is None or self.held or replace(self, seen_at=stored.seen_at) != stored:
             return False
         return timedelta(0) <= self.seen_at - stored.seen_at < STORED_EVERY
 
@@ -55,7 +61,8 @@ class WatchedNodes:
 def encode(nodes: WatchedNodes) -> bytes:
     """Pack watched nodes for the table."""
     head = _HEAD.pack(nodes.seen_at.timestamp(), len(nodes.quiet))
-    entries = (*nodes.quiet.items(), *nodes.held.items())
+    undecided = {_UNDECIDED: nodes.undecided_since} if nodes.undecided_since else {}
+    entries = (*nodes.quiet.items(), *nodes.held.items(), *undecided.items())
     return head + b"".join(_ENTRY.pack(key, at.timestamp()) for key, at in entries)
 
 
@@ -67,7 +74,13 @@ def decode(packed: bytes) -> WatchedNodes:
         for key, at in _ENTRY.iter_unpack(packed[_HEAD.size :])
     ]
     quiet, held = dict(entries[:count]), dict(entries[count:])
-    return WatchedNodes(datetime.fromtimestamp(seen_at, UTC), quiet, held)
+    undecided_since = held.pop(_UNDECIDED, None)
+    return WatchedNodes(datetime.fromtimestamp(seen_at, UTC), quiet, held, undecided_since)
+
+
+_UNDECIDED = bytes(KEY_BYTES)
+"""The key of `undecided_since`. A release that does not know it reads a decision that no run
+makes."""
 
 
 _HEAD, _ENTRY = struct.Struct(">dI"), struct.Struct(f">{KEY_BYTES}sd")
@@ -92,15 +105,36 @@ def confirm(
     """Return the watched nodes with the decisions that are held; those that an earlier run has
     made in the same way; and when the next of the others can be confirmed.
 
-    What the last run decided and this one does not is forgotten. What only a budget forbids is
-    held, too, so that it goes as soon as the budget allows it.
+    What the last run that decided has decided, and this one does not, is forgotten. What only a
+    budget forbids is held, too, so that it goes as soon as the budget allows it.
     """
-    known = before.held if before and _is_recent(before, watched.seen_at, FORGOTTEN_AFTER) else {}
+    known = _held(before, watched.seen_at)
     held = {key: known.get(key, now) for key in _keys([*decision.returns, *decision.waiting])}
     due = dict(zip(decision.returns, map(held.__getitem__, _keys(decision.returns)), strict=True))
     confirmed = tuple(one for one, since in due.items() if since + HELD_FOR <= now)
     later = (since + HELD_FOR for since in due.values() if since + HELD_FOR > now)
     return replace(watched, held=held), confirmed, min(later, default=None)
+
+
+def undecided(before: WatchedNodes | None, watched: WatchedNodes) -> WatchedNodes:
+    """Return the watched nodes of a run that decides nothing: what is held stays held."""
+    since = before.undecided_since if before else None
+    held = _held(before, watched.seen_at)
+    return replace(watched, held=held, undecided_since=since or watched.seen_at)
+
+
+def is_overdue(before: WatchedNodes | None, now: datetime) -> bool:
+    """Whether a run that launches nodes decides, too."""
+    since = before.undecided_since if before else None
+    return since is not None and now - since >= DECIDES_AFTER
+
+
+def _held(before: WatchedNodes | None, now: datetime) -> Mapping[bytes, datetime]:
+    """Return the decisions that may be confirmed."""
+    if before is None:
+        return {}
+    decided_at = before.undecided_since or before.seen_at
+    return before.held if decided_at <= now <= decided_at + FORGOTTEN_AFTER else {}
 
 
 def _is_recent(one: WatchedNodes, now: datetime, within: timedelta) -> bool:
