@@ -322,7 +322,7 @@ def test_nodes_that_go_to_save_money_limit_the_price_of_their_successor(catalog:
     assert (record.returns.optional, record.returns.forced) == (True, False)
     assert record.returns.price_limit == request.price_limit
     assert request.price_limit is not None
-    assert request.price_limit.below == price
+    assert (request.price_limit.below, request.price_limit.own) == (price, price)
 
 
 @pytest.mark.parametrize("grace", [{}, {"terminationGracePeriod": "5m"}])

@@ -32,12 +32,15 @@ class CapacityAnswer(BaseModel):
 
 class PriceLimit(BaseModel):
     """The limit of what is launched for pods that move to save money: together it costs less than
-    `below` (USD per hour). All nodes that are given back together have the same `decision`."""
+    `below` (USD per hour). All nodes that are given back together have the same `decision`. `own`
+    is what the node costs whose pods move, None if it is not known: if some of these nodes stay
+    after all, what is launched costs less than the others."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
     decision: str
     below: float
+    own: float | None = None
 
 
 class CapacityRequest(BaseModel):

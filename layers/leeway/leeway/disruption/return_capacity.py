@@ -490,7 +490,7 @@ def _terms(
     cause = decision.cause
     decided = {Cause.EXPIRED, Cause.POOL_DELETED, Cause.SCALED_DOWN, Cause.HIBERNATION}
     price = sum(each.price or 0.0 for each in together)
-    limit = PriceLimit(decision=min(decision.nodes), below=price)
+    limit = PriceLimit(decision=min(decision.nodes), below=price, own=one.price)
     return ReturnTerms(
         cause=cause,
         pods=None if cause in OUTDATED and may_move(one, cause) else len(one.pods),

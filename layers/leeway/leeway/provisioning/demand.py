@@ -1,5 +1,6 @@
 """The pods that need a node, and the nodes that may take them."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -57,7 +58,7 @@ class StartingNode:
 
 def demand_of(
     state: ClusterState,
-    requests: Iterable[CapacityRequest],
+    requests: Collection[CapacityRequest],
     starting: Mapping[str, StartingNode],
     promised: Mapping[str, ExistingNode],
     coming: Iterable[ExistingNode] = (),
@@ -70,6 +71,7 @@ def demand_of(
     retiring: set[str] = set()
     unavailable: set[Unavailable] = set()
     limits: dict[str, PriceLimit] = {}
+    limit_of = _limits_of_decisions(requests)
     waiting = [one.pod for one in state.waiting]
     known = {pod.name for pod in waiting}
     needed = list(waiting)
@@ -90,7 +92,8 @@ def demand_of(
             moving[request.instance] = (*pods, *evicted)
             if request.price_limit is not None:
                 # A pod that was evicted already gets a node at any price.
-                limits |= dict.fromkeys((pod.name for pod in pods), request.price_limit)
+                limit = limit_of[request.price_limit.decision]
+                limits |= dict.fromkeys((pod.name for pod in pods), limit)
     return Demand(
         pods=(*needed, *upcoming),
         nodes=(*_nodes(state, retiring, starting, promised), *coming),
@@ -98,6 +101,18 @@ def demand_of(
         unavailable=frozenset(unavailable),
         price_limits=limits,
     )
+
+
+def _limits_of_decisions(requests: Iterable[CapacityRequest]) -> Mapping[str, PriceLimit]:
+    """Return the limit of each decision. Only nodes with a request count: another one of them has
+    stayed, and saves nothing."""
+    prices: dict[str, float] = defaultdict(float)
+    found: dict[str, PriceLimit] = {}
+    for limit in (one.price_limit for one in requests if one.price_limit is not None):
+        name = limit.decision
+        prices[name] += limit.below if limit.own is None else limit.own
+        found[name] = PriceLimit(decision=name, below=min(limit.below, prices[name]))
+    return found
 
 
 def _in_place_of(
