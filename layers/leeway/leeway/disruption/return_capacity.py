@@ -1,7 +1,7 @@
 """The use case: gives capacity back at the end of a run of provision_nodes.
 
 It runs in the cluster's queue group, so no launch runs beside it, and it decides on what the run
-has just read: no decision is older than a launch.
+has just read, and launched: no decision is older than a launch.
 """
 
 from collections import Counter
