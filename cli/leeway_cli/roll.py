@@ -219,7 +219,7 @@ def _finish(seen: "RollStatus", output: Format) -> None:
     from leeway_cli.status.rolls import roll_as_data, roll_lines
 
     document = roll_as_data(seen)
-    if seen.roll.halted is not None:
+    if seen.state == "halted" and seen.roll.halted is not None:
         raise CannotBeDoneError(seen.roll.halted.message, result=document)
     if output is Format.JSON:
         print_json(document)

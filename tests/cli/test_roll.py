@@ -117,6 +117,26 @@ def test_a_halted_roll_ends_the_command_with_its_reason(roll: Roll, aws: Sandbox
     assert main.run(["status", "--cluster", "rolling"]) == 0
 
 
+def test_a_halted_roll_is_stopped(roll: Roll, aws: Sandbox) -> None:
+    roll("web-roll", "--no-wait")
+    why = "Successor i-9 had no node after 5 minutes."
+    halted = GROUP_ROLL_HALTED(group="web-roll", cluster="rolling", why=why, launches="version 2")
+    change(aws, left=2, halted=halted)
+    code, out, err = roll("web-roll", "--stop")
+    assert (code, err) == (0, "")
+    assert "group web-roll of cluster rolling: stopped" in out
+    assert "GroupRollHalted" not in out, "it does not go on with another template"
+    assert roll("web-roll", "--stop")[0] == 0
+    code, out, _ = roll("web-roll", "--watch", "-o", "json")
+    assert (code, json.loads(out)["state"]) == (0, "stopped")
+    change(aws, halted=halted)
+    code, out, _ = roll("web-roll", "--stop", "-o", "json")
+    assert (code, json.loads(out)["halted"]) == (0, None)
+    change(aws, halted=halted, ended_at=datetime.now(UTC))
+    code, out, _ = roll("web-roll", "--watch", "-o", "json")
+    assert (code, json.loads(out)["state"]) == (0, "ended")
+
+
 def test_bad_input_gets_one_line(roll: Roll, aws: Sandbox) -> None:
     wrong: list[tuple[list[str], int, str]] = [
         (

@@ -388,6 +388,37 @@ def test_a_halted_roll_goes_on_when_a_person_asks_again() -> None:
     assert len(world.started) > 2
 
 
+def test_a_roll_that_a_person_stopped_is_not_halted() -> None:
+    """A halted roll goes on with another template, and one that a person stopped does not."""
+    world = World(policy=ClusterPolicy(churn=OFTEN))
+    ask(world, max_unavailable="2")
+    world.run()
+    first, second = world.started
+    world.keep(first, SUCCESSOR_NOT_READY(why="Successor i-9 had no node after 5 minutes."))
+    assert [one.code for one in world.run().problems] == ["GroupRollHalted"]
+    world.table.put(GROUP_ROLL, stop_roll(world.roll, "web", world.clock.time))
+    world.keep(second, SUCCESSOR_NOT_READY(why="Successor i-8 had no node after 5 minutes."))
+    report = world.run()
+    assert world.roll is not None
+    assert (report.problems, report.halted, world.roll.halted) == ([], [], None)
+    assert set(world.roll.kept) == {first, second}
+    world.group = replace(world.group, template=Template("lt-1", "web", "3", "ami-3"))
+    assert world.run().begun == []
+
+
+def test_a_halted_roll_without_drifted_nodes_ends() -> None:
+    world = World()
+    world.run()
+    (first,) = world.started
+    world.keep(first, SUCCESSOR_NOT_READY(why="Successor i-9 had no node after 5 minutes."))
+    world.run()
+    newer = tuple(member(number, NEW) for number in (61, 62, 63))
+    world.group = replace(world.group, members=newer)
+    world.run()
+    assert world.roll is not None
+    assert (world.roll.is_over, world.roll.halted) == (True, None)
+
+
 def test_a_template_that_changes_during_a_roll_is_followed_to_the_last_version() -> None:
     world = World(policy=ClusterPolicy(churn=OFTEN))
     ask(world)

@@ -42,13 +42,13 @@ class RollStatus:
 
     @property
     def state(self) -> str:
-        """`ended`, `halted`, `stopped`, `rolling`, `waits`, or `asked` if reconcile has not read
+        """`ended`, `stopped`, `halted`, `rolling`, `waits`, or `asked` if reconcile has not read
         the request."""
         roll = self.roll
         for at, name in (
             (roll.ended_at, "ended"),
-            (roll.halted, "halted"),
             (roll.stopped_at, "stopped"),
+            (roll.halted, "halted"),
             (self.moving, "rolling"),
             (roll.waits, "waits"),
         ):

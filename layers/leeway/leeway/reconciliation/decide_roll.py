@@ -166,15 +166,18 @@ def ask_for_roll(
 
 
 def stop_roll(stored: GroupRoll | None, group: str, now: datetime) -> GroupRoll:
-    """Return the record of a group whose roll begins with no other node from now on. The record of
-    a roll that is stopped already is the same one.
+    """Return the record of a group whose roll begins with no other node from now on, also after the
+    group launches something else: a roll that is stopped is not halted. The record of a roll that
+    is stopped already is the same one.
 
     Raises:
         RollRefused: no roll is under way.
     """
     if stored is None or stored.is_over:
         raise RollRefused(f"No roll of group {group} is under way.")
-    return stored if stored.stopped_at else stored.changed(stopped_at=now, waits=None)
+    if stored.stopped_at is not None and stored.halted is None:
+        return stored
+    return stored.changed(stopped_at=stored.stopped_at or now, waits=None, halted=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,10 +111,9 @@ class GroupRolls:
     def _end(self, roll: GroupRoll) -> None:
         """End the roll of a group that has no node in the cluster any more: nodes that it launches
         later follow its template, and an old request replaces none of them."""
-        ended: dict[str, object] = {"ended_at": self.clock.now(), "left": 0, "moving": {}}
-        ended |= {"asked_at": None, "stopped_at": None, "waits": None, "halted": None, "kept": {}}
+        ended = _ended(self.clock.now())
         with suppress(RecordChanged):
-            self.table.put(GROUP_ROLL, roll.changed(**ended))
+            self.table.put(GROUP_ROLL, roll.changed(left=0, moving={}, **ended))
 
     def _roll(
         self,
@@ -141,7 +140,7 @@ class GroupRolls:
         fields: dict[str, object] = {"left": len(drifted), "waits": None}
         begin: Mapping[str, Reason] = {}
         if not drifted and not roll.moving:
-            fields |= {"ended_at": now, "asked_at": None, "stopped_at": None, "kept": {}}
+            fields |= _ended(now)
         elif roll.halted is not None:
             report.halted.append(roll.halted)
         elif roll.asked_at is None and not policy.group_drift.automatic:
@@ -182,7 +181,9 @@ class GroupRolls:
                 continue
             del moving[instance]
             kept[instance] = KeptNode(at=now, reason=ended)
-            if ended.code == SUCCESSOR_NOT_READY.name and since >= (roll.launches_since or since):
+            not_ready = ended.code == SUCCESSOR_NOT_READY.name
+            later = since >= (roll.launches_since or since)
+            if not_ready and later and roll.stopped_at is None:
                 halted = GROUP_ROLL_HALTED(
                     group=roll.group,
                     cluster=roll.cluster,
@@ -259,6 +260,12 @@ def _of_groups(
         if one.facts.owner.kind is OwnerKind.AUTO_SCALING_GROUP and one.state == "running":
             found.setdefault(one.group, {})[one.facts.instance] = one
     return found
+
+
+def _ended(now: datetime) -> dict[str, object]:
+    """Return the fields of a roll that ends because no node is left: nothing of a request stays."""
+    nothing = dict.fromkeys(("asked_at", "stopped_at", "waits", "halted"))
+    return {"ended_at": now, "kept": {}, **nothing}
 
 
 def _begun(stored: GroupRoll | None, cluster: str, group: GroupNow, now: datetime) -> GroupRoll:
