@@ -11,7 +11,7 @@ import typer
 from leeway.instances.facts import OwnerKind
 from rich.markup import escape
 
-from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors
+from leeway_cli.errors import AccountError, BadInputError, CannotBeDoneError, aws_errors
 from leeway_cli.options import parse_duration
 from leeway_cli.output import (
     Format,
@@ -96,7 +96,9 @@ def roll(
     found.check_managed(cluster)
     if stop:
         _write(found, cluster, group, lambda stored, now: stop_roll(stored, group, now))
-    elif not watch:
+    elif watch:
+        _read(found, cluster, group)  # without a roll there is nothing to wait for
+    else:
         _check_group(cluster, group)
         by = caller()
         wanted = Asked(by, asked.max_unavailable, asked.node_timeout, asked.force)
@@ -196,14 +198,21 @@ def _read(stack: Stack, cluster: str, group: str) -> "RollStatus":
 
 
 def _follow(stack: Stack, cluster: str, group: str) -> "RollStatus":
-    """Show the progress until the roll has ended, is halted or was stopped."""
+    """Show the progress until the roll has ended, is halted or was stopped. The roll goes on while
+    its record cannot be read, so an error that may pass is a warning."""
     with RollProgress(group) as progress:
         try:
             while True:
-                seen = _read(stack, cluster, group)
-                progress.show(seen)
-                if seen.state in {"ended", "halted", "stopped"}:
-                    return seen
+                try:
+                    seen = _read(stack, cluster, group)
+                except AccountError:
+                    raise
+                except CannotBeDoneError as error:
+                    write_stderr(f"warning: {error}")
+                else:
+                    progress.show(seen)
+                    if seen.state in {"ended", "halted", "stopped"}:
+                        return seen
                 time.sleep(READ_EVERY)
         except KeyboardInterrupt:
             write_stderr(f"The roll goes on; `leeway roll {group} --stop` stops it.")

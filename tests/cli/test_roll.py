@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -135,6 +136,26 @@ def test_a_halted_roll_is_stopped(roll: Roll, aws: Sandbox) -> None:
     change(aws, halted=halted, ended_at=datetime.now(UTC))
     code, out, _ = roll("web-roll", "--watch", "-o", "json")
     assert (code, json.loads(out)["state"]) == (0, "ended")
+
+
+def test_a_roll_is_followed_while_its_record_cannot_be_read(
+    roll: Roll, aws: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    denied = {"service": "dynamodb", "action": "GetItem", "error": "AccessDeniedException"}
+
+    def end() -> None:
+        aws.control("PUT", "faults", {"faults": []})
+        change(aws, replaced=1, left=0, ended_at=datetime.now(UTC), asked_at=None)
+
+    moments = iter([lambda: aws.control("PUT", "faults", {"faults": [denied]}), end])
+    monkeypatch.setattr("leeway_cli.roll.time", SimpleNamespace(sleep=lambda _: next(moments)()))
+    code, out, err = roll("web-roll")
+    assert code == 0
+    assert "ended: 1 of 1 nodes replaced" in out
+    assert "warning: The AWS identity of this command may not call GetItem" in err
+    aws.control("PUT", "faults", {"faults": [denied]})
+    code, _, err = roll("web-roll", "--watch")
+    assert (code, err.count("\n")) == (1, 1), "nothing was seen that goes on"
 
 
 def test_bad_input_gets_one_line(roll: Roll, aws: Sandbox) -> None:
