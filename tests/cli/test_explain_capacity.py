@@ -276,12 +276,13 @@ def group(name: str, minimum: int) -> SpareInGroup:
 
 
 def test_the_commands_that_make_a_group_smaller_are_printed_quoted() -> None:
-    assert commands(group("a b;c", 2)) == [
+    assert commands(group("a b;c", 2), "prod") == [
         "aws autoscaling update-auto-scaling-group --auto-scaling-group-name='a b;c' --min-size 1",
-        "leeway terminate n-1 n-2 --ignore-daemonsets --decrement",
+        "leeway terminate n-1 n-2 --ignore-daemonsets --decrement --cluster prod",
     ]
-    assert commands(group("web", 1)) == ["leeway terminate n-1 n-2 --ignore-daemonsets --decrement"]
-    first = next(group_lines(group("web", 1)))
+    terminate = "leeway terminate n-1 n-2 --ignore-daemonsets --decrement"
+    assert commands(group("web", 1), "") == [terminate], "the cluster has no name"
+    first = next(group_lines(group("web", 1), ""))
     assert "could be smaller by 2 (n-1, n-2): saves 0.2000 USD per hour, 146.00 a month" in first
     assert "its minimum is 1, its desired capacity 3. Leeway changes nothing there." in first
 
@@ -289,8 +290,8 @@ def test_the_commands_that_make_a_group_smaller_are_printed_quoted() -> None:
 @pytest.mark.parametrize("name", ["web\x1b]0;x\x07", "a\nrm -rf /", "\u202eweb"])
 def test_no_command_is_printed_for_a_name_with_control_characters(name: str) -> None:
     hostile = group(name, 2)
-    assert commands(hostile) == []
-    lines = list(group_lines(hostile))
+    assert commands(hostile, "prod") == []
+    lines = list(group_lines(hostile, "prod"))
     assert len(lines) == 2
     assert all(line.isprintable() for line in lines)
 

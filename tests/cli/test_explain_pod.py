@@ -339,6 +339,7 @@ def test_nodes_are_explained_by_what_ec2_says_of_their_instances(
     assert (group["group"], group["minimum"], group["desired"]) == ("web", 1, 2)
     assert group["minimumNeeded"] == 0
     assert group["commands"][-1].startswith("leeway terminate web-")
+    assert group["commands"][-1].endswith(" --cluster prod")
     _, found, _ = capacity("node forged")
     assert found["reason"]["code"] == "NodeNotOfLeeway"
 

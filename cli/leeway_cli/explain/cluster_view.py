@@ -124,11 +124,11 @@ def cluster_as_data(found: ClusterExplanation, cluster: str, at: datetime) -> di
             {**picked(one, reason="example", names="nodes"), **cost_as_data(one.cost)}
             for one in found.protected
         ],
-        "groups": [_group_as_data(one) for one in found.groups],
+        "groups": [_group_as_data(one, cluster) for one in found.groups],
     }
 
 
-def _group_as_data(group: SpareInGroup) -> dict[str, Any]:
+def _group_as_data(group: SpareInGroup, cluster: str) -> dict[str, Any]:
     size = group.size
     return {
         **picked(group, "group", spareNodes="nodes", minimumNeeded="lower_minimum"),
@@ -136,13 +136,14 @@ def _group_as_data(group: SpareInGroup) -> dict[str, Any]:
         "nodesWithoutPrice": group.without_price,
         "minimum": size.minimum if size else None,
         "desired": size.desired if size else None,
-        "commands": commands(group),
+        "commands": commands(group, cluster),
     }
 
 
-def commands(group: SpareInGroup) -> list[str]:
+def commands(group: SpareInGroup, cluster: str) -> list[str]:
     """Return the commands that make a group smaller. There are none for names that a terminal
-    cannot show as they are."""
+    cannot show as they are. With the name of the cluster, `leeway terminate` refuses a node of the
+    same name in another cluster: it finds nodes by the kubeconfig."""
     if any(printable(name) != name for name in (group.group, *group.nodes)):
         return []
     found = []
@@ -153,7 +154,8 @@ def commands(group: SpareInGroup) -> list[str]:
             f"--auto-scaling-group-name={name} --min-size {group.lower_minimum}"
         )
     nodes = " ".join(map(shlex.quote, group.nodes))
-    return [*found, f"leeway terminate {nodes} --ignore-daemonsets --decrement"]
+    of_cluster = f" --cluster {shlex.quote(cluster)}" if cluster else ""
+    return [*found, f"leeway terminate {nodes} --ignore-daemonsets --decrement{of_cluster}"]
 
 
 def show_cluster(found: ClusterExplanation, cluster: str, at: datetime) -> None:
@@ -184,7 +186,7 @@ def _parts(found: ClusterExplanation, cluster: str, at: datetime) -> "Iterator[s
         yield _kept(found.protected)
     for group in found.groups:
         yield ""
-        yield from group_lines(group)
+        yield from group_lines(group, cluster)
 
 
 def _next(found: ClusterExplanation) -> str:
@@ -225,7 +227,7 @@ def _kept(protected: Sequence[Protected]) -> "Table":
     return rows
 
 
-def group_lines(group: SpareInGroup) -> Iterator[str]:
+def group_lines(group: SpareInGroup, cluster: str) -> Iterator[str]:
     """Yield what could be saved in a group, and the commands that do it."""
     count = len(group.nodes)
     size = group.size
@@ -240,7 +242,8 @@ def group_lines(group: SpareInGroup) -> Iterator[str]:
         f"({some(group.nodes)}): {saves(group.saving)}{unknown}; {limits}. "
         "Leeway changes nothing there. To do it:"
     )
-    for command in commands(group) or ["by hand: a name has characters that a shell does not take"]:
+    by_hand = ["by hand: a name has characters that a shell does not take"]
+    for command in commands(group, cluster) or by_hand:
         yield f"    {command}"
 
 
