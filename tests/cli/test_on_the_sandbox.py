@@ -434,7 +434,7 @@ def test_a_node_that_is_not_drained_keeps_its_instance(
         _, rest = process.communicate(timeout=60)
     assert process.returncode == 130
     assert f"node/{node} stays cordoned: kubectl uncordon {node}" in rest
-    assert f"instance {instance} still runs; to go on: leeway terminate {node}" in rest
+    assert f"node/{node}: instance {instance} still runs; run the command again to go on" in rest
     assert state_of(sandbox, instance) not in TERMINATED
 
     assert api.delete(f"{budgets}/guarded").status_code == 200

@@ -471,8 +471,9 @@ class TerminateRun:
             if title in self._requested:
                 write_stderr(f"node/{title}: the termination of instance {instance} was requested")
             else:
-                again = f"leeway terminate {title}"
-                write_stderr(f"node/{title}: instance {instance} still runs; to go on: {again}")
+                write_stderr(
+                    f"node/{title}: instance {instance} still runs; run the command again to go on"
+                )
 
     def _finish(self, documents: list[dict[str, Any]], problems: Mapping[str, str]) -> None:
         """Print the JSON result, or raise the error that carries it."""
