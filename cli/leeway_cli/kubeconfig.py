@@ -76,6 +76,11 @@ class KubeconfigConnection(Connection):
         )
         self._config = config
 
+    @property
+    def context(self) -> str:
+        """The name of the context."""
+        return self._config.context_name
+
     @cached_property
     def typed(self) -> Client:
         """lightkube's client."""

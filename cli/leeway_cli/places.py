@@ -35,7 +35,7 @@ AllOption = Annotated[
 AT_ONCE = 8
 """Clusters that are read at the same time: an API server that does not answer delays no other."""
 
-_OTHERS = (
+OTHER_CREDENTIALS = (
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
     "AWS_SESSION_TOKEN",
@@ -65,7 +65,7 @@ class Place:
         """Use the credentials of the profile and the region until the end of the block."""
         wanted: dict[str, str | None] = {}
         if self.profile:
-            wanted |= {"AWS_PROFILE": self.profile, **dict.fromkeys(_OTHERS)}
+            wanted |= {"AWS_PROFILE": self.profile, **dict.fromkeys(OTHER_CREDENTIALS)}
         if self.region:
             wanted["AWS_REGION"] = wanted["AWS_DEFAULT_REGION"] = self.region
         before = {name: os.environ.get(name) for name in wanted}

@@ -5,6 +5,7 @@ loses is exactly what that function finds missing: the sandbox judges the calls 
 policies that IAM has for their roles."""
 
 import json
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -26,6 +27,7 @@ from leeway.manifests.configuration import StoredManifest, StoredManifests
 from leeway.selection.offers.survey import Part, compressed
 from leeway.wiring import clients
 from leeway_cli import main
+from leeway_cli.adopt.settings.access import Eks
 from leeway_cli.doctor.facts import FunctionAnswers
 from leeway_cli.doctor.names import FUNCTIONS
 from leeway_cli.doctor.read.aws import answers_of
@@ -252,10 +254,18 @@ def test_a_termination_handler_in_the_cluster_is_found_by_its_image(
     }
     kube.create(from_dict(body))
     try:
-        code, document = doctor()
+        code, document = doctor("--region", REGION)
     finally:
         kube.delete(DaemonSet, "spot", namespace="kube-system")
     assert (code, new(document)) == (0, {("warns", "SecondHandler")})
+    delete = f"kubectl delete daemonset spot --namespace kube-system --context {CLUSTER}"
+    adopt = f"AWS_REGION={REGION} leeway adopt {CLUSTER}"
+    assert {delete, adopt} <= {one["command"] for one in document["findings"]}
+
+
+def test_the_arn_of_a_cluster_names_the_context_that_the_aws_cli_writes(sandbox: Sandbox) -> None:
+    found = Eks(partial(client, "eks", sandbox.aws_url)).cluster(CLUSTER)
+    assert found.arn == f"arn:aws:eks:{REGION}:{ACCOUNT}:cluster/{CLUSTER}"
 
 
 def test_a_missing_right_is_a_finding_that_names_the_action(
@@ -403,7 +413,7 @@ def test_a_namespace_with_scaled_objects_needs_its_role_binding(
     assert (code, new(document)) == (1, {("fails", "RightMissing")})
     role = "leeway-headroom-target"
     bind = f"kubectl create rolebinding {role} --clusterrole={role}"
-    expected = f"{bind} --group=leeway:headroom --namespace=shop"
+    expected = f"{bind} --group=leeway:headroom --namespace=shop --context {CLUSTER}"
     assert {one["command"] for one in of_code(document, "RightMissing")} == {expected}
 
 
@@ -442,7 +452,8 @@ def test_a_namespace_whose_workload_surges_needs_its_role_binding(
         kube.delete(Deployment, "single", namespace="default")
     assert (code, new(document)) == (0, {("warns", "RightMissing")})
     bind = "kubectl create rolebinding leeway-surge --clusterrole=leeway-surge"
-    expected = f"{bind} --group=leeway:drain --group=leeway:capacity --namespace=default"
+    groups = "--group=leeway:drain --group=leeway:capacity"
+    expected = f"{bind} {groups} --namespace=default --context {CLUSTER}"
     assert {one["command"] for one in of_code(document, "RightMissing")} == {expected}
 
 
@@ -545,11 +556,12 @@ def test_pods_and_nodes_that_end_before_their_target_groups_are_findings(
     assert sum("without `waitForTargets: true`" in one for one in shown) == 1
     assert any("keeps connections to a node for 200 s" in one for one in shown)
     patch = next(one for one in shown.values() if one.startswith("kubectl patch"))
-    merged = {"template": json.loads(patch[patch.index("{") : -1])["spec"]["template"]}
+    (body,) = [word for word in shlex.split(patch) if word.startswith("{")]
+    merged = {"template": json.loads(body)["spec"]["template"]}
     kube.patch(Deployment, "shop", {"spec": merged}, namespace="default")
     (mend,) = {one["command"] for one in of_code(document, "ReadinessGateMissing")}
     label = {"elbv2.k8s.aws/pod-readiness-gate-inject": "enabled"}
-    assert mend.endswith("pod-readiness-gate-inject=enabled")
+    assert mend.endswith(f"pod-readiness-gate-inject=enabled --context {CLUSTER}")
     kube.patch(Namespace, "default", {"metadata": {"labels": label}})
     balancers = client("elbv2", sandbox.aws_url)
     attribute = {"Key": "deregistration_delay.timeout_seconds", "Value": "90"}

@@ -16,7 +16,7 @@ from rich.console import Console
 from tests.doctor.cases import cluster, group, healthy
 
 DENIED = "The identity may not call x:Y. Grant it this action."
-PLAIN = {"now", "region", "version", "ahead", "wanted_objects", "clusters", "name"}
+PLAIN = {"now", "region", "version", "ahead", "wanted_objects", "clusters", "name", "context"}
 
 
 @pytest.mark.parametrize("part", [one.name for one in fields(Facts) if one.name not in PLAIN])

@@ -1,5 +1,6 @@
 """`leeway doctor`: what keeps Leeway from doing its work, and the commands that mend it."""
 
+import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +11,7 @@ from leeway_cli.doctor.finding import Cause, Severity, causes
 from leeway_cli.errors import BadInputError, CannotBeDoneError
 from leeway_cli.output import Format, FormatOption
 from leeway_cli.places import (
+    OTHER_CREDENTIALS,
     AllOption,
     Place,
     ProfilesOption,
@@ -64,10 +66,14 @@ def doctor(
 
     from leeway_cli.doctor.examine import as_data, as_view, count, examine
     from leeway_cli.doctor.read.gather import read_facts, sources
+    from leeway_cli.doctor.where import Where
 
-    def read(_: Place) -> "tuple[Facts, list[Cause]]":
+    hiding = tuple(one for one in OTHER_CREDENTIALS if one in os.environ)
+
+    def read(place: Place) -> "tuple[Facts, list[Cause]]":
         facts = read_facts(stack, cluster, sources(kubeconfig, context))
-        return facts, list(causes(examine(facts)))
+        where = Where(place, stack, hiding)
+        return facts, [where.placed(one, facts) for one in causes(examine(facts))]
 
     found = in_each(places(profile, region), read)
     failures = sum(

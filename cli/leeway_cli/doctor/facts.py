@@ -225,7 +225,8 @@ class ClusterFacts:
     """What was read of one cluster. `entries` are the access entries of the roles that need one,
     `objects` are those of rbac/ that exist, `rights` are those that a group does not have,
     `policies` says whether the API server has admission policies, `launch_block` why nothing is
-    launched from the manifests of the API server."""
+    launched from the manifests of the API server. `context` are the options of kubectl
+    that select the cluster; empty if no kubeconfig has it."""
 
     name: str
     eks: Read[EksCluster]
@@ -240,6 +241,7 @@ class ClusterFacts:
     policies: Read[bool] = True
     launch_block: Read[Reason | None] = None
     targets: Read[TargetFacts] = TargetFacts()
+    context: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

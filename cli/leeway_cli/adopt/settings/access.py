@@ -158,13 +158,15 @@ def read_access(services: "Services", asked: Iterable[Kind]) -> Iterator[Kind]:
 
 @dataclass(frozen=True, slots=True)
 class EksCluster:
-    """A cluster by DescribeCluster. `status` is EKS's, `version` that of Kubernetes."""
+    """A cluster by DescribeCluster. `status` is EKS's, `version` that of Kubernetes, `arn` empty
+    if it is not known."""
 
     name: str
     status: str
     version: str
     mode: Mode
     endpoint: Endpoint
+    arn: str = ""
 
 
 class Eks:
@@ -202,7 +204,7 @@ class Eks:
         )
         mode = (found.get("accessConfig") or {}).get("authenticationMode", Mode.CONFIG_MAP)
         status, version = found.get("status", ""), found.get("version", "")
-        return EksCluster(name, status, version, Mode(mode), endpoint)
+        return EksCluster(name, status, version, Mode(mode), endpoint, found.get("arn", ""))
 
     def entries(self, cluster: str, principals: Iterable[str]) -> list[AccessEntry]:
         """Read the access entries of these roles, by DescribeAccessEntry; a role without an entry

@@ -60,8 +60,7 @@ def _differences(facts: Facts, stack: LeewayStack, cluster: ClusterFacts) -> Ite
     was_read = _read_kinds(facts, cluster)
     desired = [one for one in desired_settings(wanted) if was_read(one)]
     found = difference(cluster.name, desired, by_key(*_current(facts, stack, cluster)))
-    option = () if stack.name == "leeway" else ("--stack", stack.name)
-    adopt = shell("leeway", "adopt", cluster.name, *option)
+    adopt = shell("leeway", "adopt", cluster.name)
     for step in found.steps:
         about = About(reasons.CLUSTER_SETTING_DIFFERS, step.change.title, cluster.name)
         yield about.finding(_severity(step.change, cluster), step.reason, adopt)

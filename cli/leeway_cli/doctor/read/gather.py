@@ -41,6 +41,7 @@ from leeway_cli.doctor.read import aws, cluster, kubernetes
 from leeway_cli.doctor.read.targets import targets_of
 from leeway_cli.doctor.rights import Right, rights_in_namespaces, rights_of
 from leeway_cli.errors import AccountError, CommandError, as_clause, aws_errors, kubernetes_errors
+from leeway_cli.kubeconfig import KubeconfigConnection
 from leeway_cli.stack import Stack, connect
 
 AT_ONCE = 16
@@ -111,7 +112,7 @@ def _read[T](part: str, severity: Severity, read: Callable[[], T]) -> Read[T]:
 @dataclass(frozen=True, slots=True)
 class Sources:
     """The readers. `connect` connects to the API server of a cluster; `wanted` are the objects that
-    it needs."""
+    it needs. `kubeconfig` is the file that a user named."""
 
     stacks: CloudFormation
     clusters: Eks
@@ -119,6 +120,7 @@ class Sources:
     network: Callable[[LeewayStack], FunctionsNetwork]
     connect: Callable[[str], Connection]
     wanted: tuple[ClusterObject, ...]
+    kubeconfig: Path | None = None
 
 
 def sources(kubeconfig: Path | None, context: str | None) -> Sources:
@@ -134,6 +136,7 @@ def sources(kubeconfig: Path | None, context: str | None) -> Sources:
         network=partial(functions_network, ec2=partial(client, "ec2")),
         connect=lambda name: connect(name, kubeconfig, context),
         wanted=read_objects(RBAC),
+        kubeconfig=kubeconfig,
     )
 
 
@@ -224,6 +227,7 @@ def _cluster(
 
     def facts() -> ClusterFacts:
         stored = manifests.get()
+        opened = known(connection.get())
         found = ClusterFacts(
             name=name,
             eks=eks.get(),
@@ -238,12 +242,22 @@ def _cluster(
             rights=rights.get(),
             launch_block=block.get(),
             targets=targets.get(),
+            context=_context_of(opened, sources.kubeconfig),
         )
-        if (open_now := known(connection.get())) is not None:
-            open_now.close()
+        if opened is not None:
+            opened.close()
         return found
 
     return facts
+
+
+def _context_of(connection: Connection | None, kubeconfig: Path | None) -> tuple[str, ...]:
+    """Return the options of kubectl that select the cluster of a connection; none if it is not by a
+    kubeconfig. `kubeconfig` is the file that a user named."""
+    if not isinstance(connection, KubeconfigConnection):
+        return ()
+    file = ("--kubeconfig", str(kubeconfig.absolute())) if kubeconfig is not None else ()
+    return (*file, "--context", connection.context)
 
 
 def _table(stack: LeewayStack) -> Stack:
