@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -95,6 +96,18 @@ def test_all_replicas_on_lost_nodes_should_be_spread() -> None:
 
     assert one.change.field == "spec.template.spec.topologySpreadConstraints"
     assert one.change.command == "kubectl --namespace shop edit deployment web"
+
+
+def test_a_command_selects_the_cluster_that_was_read() -> None:
+    pods = [pod("web-1", "a"), pod("web-2", "a"), pod("by-hand", "a", owner="")]
+    objects = [*THREE, *pods, workload("Deployment", "web", 2)]
+    cluster = replace(read(*objects), kubectl=("--context", "of prod"))
+    storms = [storm_of(*objects, lost="a")]
+    codes = {one.code: one.change for one in find(cluster, storms, PACE, {})}
+
+    edit = "kubectl --namespace shop edit deployment web --context 'of prod'"
+    assert codes["AllReplicasLost"].command == edit
+    assert codes["NoController"].command == ""
 
 
 def test_a_pod_without_a_controller_and_a_pod_that_tolerates_everything() -> None:

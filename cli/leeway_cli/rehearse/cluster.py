@@ -127,7 +127,8 @@ class NodeFacts:
 @dataclass(frozen=True)
 class Cluster:
     """A cluster at `read_at`. `state` is what selection plans with: nodes, the pods on them and
-    those that wait. `unread` are sentences about objects that could not be read."""
+    those that wait. `unread` are sentences about objects that could not be read. `kubectl` are the
+    options of kubectl that a user gave to select the cluster."""
 
     read_at: datetime
     nodes: Mapping[str, NodeFacts]
@@ -136,3 +137,4 @@ class Cluster:
     budgets: Mapping[str, Budget]
     state: ClusterState
     unread: tuple[str, ...] = field(default=())
+    kubectl: tuple[str, ...] = ()

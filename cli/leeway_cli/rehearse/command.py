@@ -204,7 +204,9 @@ def _read(
         with kubernetes_errors(), closing(kubeconfig_connection(kubeconfig, context)) as connection:
             documents, source = read_documents(connection), connection.server
         now = SystemClock().now()
-    cluster = read_objects(documents, pace, now, pools)
+    file = ("--kubeconfig", str(kubeconfig.absolute())) if kubeconfig else ()
+    kubectl = (*file, "--context", context) if context else file
+    cluster = replace(read_objects(documents, pace, now, pools), kubectl=kubectl)
     if not cluster.nodes:
         raise BadInputError(
             f"{source}: expected the nodes and pods of a cluster, and found no node. Write the "

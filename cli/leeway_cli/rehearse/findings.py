@@ -3,7 +3,7 @@
 import json
 import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -152,10 +152,20 @@ def find(
                 worst[key] = badness, finding
         for key in seen:
             rounds[key] += 1
-    found = [replace(finding, rounds=rounds[key]) for key, (_, finding) in worst.items()]
+    found = [
+        replace(finding, rounds=rounds[key], change=_placed(finding.change, cluster.kubectl))
+        for key, (_, finding) in worst.items()
+    ]
     order = {code: place for place, code in enumerate(_ORDER)}
     found.sort(key=lambda one: (order[one.code], -one.rounds, one.change.object))
     return tuple(found)
+
+
+def _placed(change: Change, kubectl: Sequence[str]) -> Change:
+    """Return a change whose command acts on the cluster that these options of kubectl select."""
+    if not (change.command and kubectl):
+        return change
+    return replace(change, command=f"{change.command} {shlex.join(map(printable, kubectl))}")
 
 
 _ORDER = (
