@@ -110,6 +110,60 @@ def test_a_command_selects_the_cluster_that_was_read() -> None:
     assert codes["NoController"].command == ""
 
 
+def job(cron: str = "") -> Object:
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c"}]}}
+    owner = {"apiVersion": "batch/v1", "kind": "CronJob", "name": cron, "uid": "cron"}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": "web",
+            "namespace": "shop",
+            "ownerReferences": [owner | {"controller": True}] if cron else [],
+        },
+        "spec": {"parallelism": 2, "completions": 2, "template": template},
+    }
+
+
+@pytest.mark.parametrize("cron", ["", "nightly"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_job_gets_no_replicas(cron: str, count: int) -> None:
+    pods = [pod(f"web-{number}", "a", owner="Job") for number in range(count)]
+    codes = found(*THREE, *pods, job(cron), budget(minAvailable=count))
+
+    assert not {"SingleReplica", "AllReplicasLost"} & codes.keys()
+    change = codes["BudgetNeverAllows"].change
+    assert change.line == f"spec.minAvailable: {count - 1}", "a Job has no scale"
+    spec = {"maxUnavailable": None, "minAvailable": count - 1}
+    assert patch_of(change.command) == {"spec": spec}
+
+
+def test_a_budget_of_a_job_has_to_allow_what_is_lost() -> None:
+    pods = [pod(f"web-{number}", "a", owner="Job") for number in range(3)]
+    slow = Pace(pod_start=200.0, pod_stop=2.0)
+    one = found(*THREE, *pods, job(), budget(minAvailable=1), pace=slow)["BelowBudget"]
+
+    assert one.change.object == "PodDisruptionBudget shop/web"
+    assert one.change.line == "spec.minAvailable: 0"
+
+
+@pytest.mark.parametrize(
+    ("cron", "command"),
+    [("", ""), ("nightly", "kubectl --namespace shop edit cronjob nightly")],
+)
+def test_the_template_of_a_job_is_not_edited(cron: str, command: str) -> None:
+    stubborn = pod("web-1", "a", owner="Job", tolerations=[{"operator": "Exists"}])
+
+    assert found(*THREE, stubborn, job(cron))["ReturnsToNode"].change.command == command
+
+
+def test_the_number_of_pods_of_an_unknown_kind_is_in_an_unknown_field() -> None:
+    one = found(*THREE, pod("web-1", "a", owner="Kafka"))["SingleReplica"]
+
+    assert one.change.line == "spec: 2 pods, in the field that Kafka has for their number"
+    assert one.change.command == ""
+
+
 def test_a_pod_without_a_controller_and_a_pod_that_tolerates_everything() -> None:
     stubborn = pod("web-1", "a", tolerations=[{"operator": "Exists"}])
     objects = [*THREE, pod("by-hand", "a", owner=""), stubborn, workload("Deployment", "web", 2)]

@@ -23,7 +23,17 @@ from leeway_cli.rehearse.world import moments_below
 _PATCHED = frozenset({"Deployment", "StatefulSet", "ReplicaSet", "ReplicationController"})
 """Workloads whose spec `kubectl patch` changes."""
 
-_EDITED = _PATCHED | {"DaemonSet", "Job", "CronJob"}
+_EDITED = _PATCHED | {"DaemonSet", "CronJob"}
+"""Workloads whose pod template may change. That of a Job may not. Source: Kubernetes API reference,
+batch/v1 Job."""
+
+_TASKS = frozenset({"Job", "CronJob"})
+"""Workloads whose pods do a task and end. They have no replicas: a lost pod begins again."""
+
+_WITHOUT_SCALE = _TASKS | {"Pod"}
+"""Workloads whose budgets can have an integer minAvailable alone. Source: Kubernetes documentation,
+"Specifying a Disruption Budget for your Application", "Arbitrary workloads and arbitrary
+selectors"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +61,11 @@ def shorten_grace(workload: Workload, seconds: int) -> Change:
 
 
 def add_replicas(workload: Workload, replicas: int) -> Change:
-    """Run more pods."""
+    """Run more pods. Which field says how many is known of kinds of Kubernetes alone."""
+    if workload.kind not in _PATCHED:
+        number = counted(replicas, "pod")
+        value = f"{number}, in the field that {workload.kind} has for their number"
+        return Change(workload.key, "spec", value, workload.manager)
     return _patched(workload, ("spec", "replicas"), replicas)
 
 
@@ -63,14 +77,18 @@ def edit(workload: Workload, path: str, value: str) -> Change:
 
 def allow(budget: Budget, workload: Workload, evictions: int) -> Change:
     """Allow more evictions at a time; of a single pod, besides, run another one."""
+    field, other, number = "maxUnavailable", "minAvailable", evictions
+    if workload.kind in _WITHOUT_SCALE:
+        field, other, number = other, field, max(0, budget.expected - evictions)
     command = ""
     if _named(budget.namespace, budget.name):
-        patch = json.dumps({"spec": {"minAvailable": None, "maxUnavailable": evictions}})
+        patch = json.dumps({"spec": {other: None, field: number}})
         command = _kubectl(budget.namespace, "patch", "pdb", budget.name, patch)
-    more = workload.replicas == 1 and bool(workload.template)
-    value = str(evictions) + (f", and spec.replicas: 2 of {workload.key}" if more else "")
-    title = f"PodDisruptionBudget {budget.key}"
-    return Change(title, "spec.maxUnavailable", value, budget.manager, command)
+    more = workload.replicas == 1 and workload.kind in _PATCHED
+    value = str(number) + (f", and spec.replicas: 2 of {workload.key}" if more else "")
+    return Change(
+        f"PodDisruptionBudget {budget.key}", f"spec.{field}", value, budget.manager, command
+    )
 
 
 def delete_budget(budget: Budget) -> Change:
@@ -294,7 +312,7 @@ def _outages(
     cluster: Cluster, workload: Workload, fates: list[Fate], storm: Storm
 ) -> Iterator[_Found]:
     key, before = workload.key, ready_before(cluster, workload.key)
-    if not workload.template or not before:
+    if not workload.template or workload.kind in _TASKS or not before:
         return
     down, still = moments_below(storm.ready[key], 1, storm.until)
     if down < _SHORTEST_OUTAGE:
@@ -349,9 +367,11 @@ def _budgets(
                 f"{key} is below budget {budget.key} for {missed:.0f} s: {lowest} of "
                 f"{budget.desired} pods are healthy."
             )
-            more = workload.replicas + max(1, budget.desired - lowest)
+            missing = max(1, budget.desired - lowest)
             names = tuple(fate.pod for fate in fates)
-            change = add_replicas(workload, more)
+            change = add_replicas(workload, workload.replicas + missing)
+            if workload.kind in _TASKS:
+                change = allow(budget, workload, budget.expected - budget.desired + missing)
             yield budget.key, missed, Finding("BelowBudget", message, change, names)
 
 
