@@ -301,6 +301,23 @@ def test_a_node_that_goes_only_when_another_is_in_its_place_gets_that_one_as_its
     assert again.launched == (list(cluster.lives)[-1],)
 
 
+def test_a_node_without_pods_waits_for_the_one_in_its_place_while_that_one_starts(
+    catalog: Catalog,
+) -> None:
+    cluster = living(catalog)
+    one = cluster.alive()[0]
+    retire_in_place(cluster, one)
+    cluster.run_now()
+    new = list(cluster.lives.values())[-1]
+    cluster.register(new)
+    for minutes in (1, 3, 20):
+        cluster.sleep(60 * minutes)
+        assert launched(cluster) == 0
+        answer = cluster.requests[one.instance].answer
+        assert answer is not None
+        assert (answer.launched, answer.without_node) == ((new.instance,), ())
+
+
 def test_a_node_that_waits_for_its_place_gets_it_before_one_that_is_too_much(
     catalog: Catalog,
 ) -> None:

@@ -175,7 +175,8 @@ class Dependencies:
 class StaticCapacity:
     """The nodes of the static pools of a cluster, and the instances that take no pods (`closed`).
 
-    - `settled`: no pool lacks nodes. `counts`: how many nodes each has.
+    - `settled`: no pool lacks nodes, and no node waits until another one in its place is Ready.
+    - `counts`: how many nodes each has.
     - `retiring`: by pool, the instances whose place may have to be filled, first those that wait
       for it; None without static pools.
     - `unseen`: instances that run and have no Node.
@@ -404,8 +405,8 @@ class NodeProvisioning:
         self, read: ClusterRead, static: StaticCapacity, policy: ClusterPolicy, until: datetime
     ) -> tuple[LaunchOrder | None, Sequence[str], Mapping[str, Sequence[str]]]:
         """Return what is to be launched, and the pods for which nothing is. No order without pods,
-        without launches to complete and without a static pool that lacks nodes: nothing is read
-        from EC2 then."""
+        without launches to complete and with static pools that are settled: nothing is read from
+        EC2 then."""
         now, demand, state = self._deps.clock.now(), read.demand, read.state
         intents, catalog = read.intents, read.catalog
         vain = vain_launches(intents, state.joined, state.nodes, now)
@@ -478,8 +479,11 @@ class NodeProvisioning:
         short = shortages(pools, [*nodes, *unseen], leaving)
         return StaticCapacity(
             closed,
-            # An instance on its way may have ended: only EC2 says so.
-            settled=not short and not any(one.pool in retiring for one in coming),
+            # An instance on its way may have ended: only EC2 says so. The answer to a request that
+            # is in_place names the node in its place, which may have joined and is not Ready.
+            settled=not short
+            and not any(one.pool in retiring for one in coming)
+            and not any(one.in_place for one in read.requests),
             retiring=retiring,
             unseen=tuple(unseen),
             pools=tuple(pools),
