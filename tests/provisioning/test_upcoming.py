@@ -142,6 +142,32 @@ def test_nodes_that_were_launched_ahead_are_not_launched_again(catalog: Catalog)
     assert buying.run().launched == ()
 
 
+def test_nodes_are_awaited_until_the_target_is_scaled_and_three_minutes_at_most(
+    catalog: Catalog,
+) -> None:
+    buying = buying_for(catalog, scaled())
+    for seconds in (0, 5, 179):
+        buying.time = OPENS + timedelta(seconds=seconds)
+        report = buying.run()
+        assert report.pods == 2
+        assert "2 more pods at 10:00 UTC" in report.ahead[0].message
+    buying.time = OPENS + timedelta(seconds=180)
+    assert buying.run().pods == 0
+    buying = buying_for(catalog, scaled(), replicas=3)
+    buying.time = OPENS + timedelta(seconds=5)
+    assert buying.run().pods == 0
+
+
+def test_a_window_that_has_just_closed_hides_no_need(catalog: Catalog) -> None:
+    later = scaled()
+    earlier = {**later["spec"]["triggers"][0]["metadata"], "desiredReplicas": "5"}
+    earlier |= {"start": "0 9 * * *", "end": "59 9 * * *"}
+    later["spec"]["triggers"].append({"type": "cron", "metadata": earlier})
+    buying = buying_for(catalog, later)
+    buying.time = OPENS - timedelta(seconds=30)
+    assert buying.run().pods == 2
+
+
 def test_a_target_that_has_its_size_already_needs_no_nodes(catalog: Catalog) -> None:
     buying = buying_for(catalog, scaled(), replicas=5)
     buying.time = OPENS - LEAD

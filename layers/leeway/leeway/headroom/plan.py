@@ -18,7 +18,7 @@ from leeway.headroom.pause_pods import (
     may_tolerate,
 )
 from leeway.headroom.reasons import SIZE_CHOSEN, TARGET_PAUSED
-from leeway.headroom.windows import Schedule, Size, largest_size_within, size_at
+from leeway.headroom.windows import Schedule, Size, change_points, largest_size_within, size_at
 from leeway.policy.rules import ClusterPolicy
 from leeway.reasons import Reason
 from leeway.selection.resources import Resources, amount
@@ -104,6 +104,10 @@ def _step_size(steps: tuple[Step, ...], size: int, unit: str) -> Size:
 
 RUN_EVERY = timedelta(minutes=1)
 """How often keep_headroom runs: a size that is not requested now is requested a minute later."""
+
+SCALED_WITHIN = 3 * RUN_EVERY
+"""How long after its window opens a target may have its earlier size: keep_headroom runs at any
+second of a minute, and a run may fail."""
 
 DEFAULT_JOIN_TIME = timedelta(minutes=2)
 """How long a node takes to join, if that has not been measured."""
@@ -286,8 +290,8 @@ def target_size(scaled: ScaledTarget, at: datetime) -> Size | None:
 
 @dataclass(frozen=True, slots=True)
 class UpcomingNeed:
-    """A target that will have a size of `size`, which is `replicas` more than its schedule says
-    now, from `since` on."""
+    """A target that has a size of `size` from `since` on, which is `replicas` more than before, by
+    its schedule."""
 
     target: ScaleTarget
     replicas: int
@@ -296,19 +300,28 @@ class UpcomingNeed:
 
 
 def upcoming_needs(
-    targets: Iterable[ScaledTarget], at: datetime, lead: timedelta
+    targets: Iterable[ScaledTarget],
+    at: datetime,
+    lead: timedelta,
+    scaled_within: timedelta = timedelta(0),
 ) -> tuple[UpcomingNeed, ...]:
     """List how many pods targets will have more within a lead, so that nodes can be launched ahead
-    of them. A target that is not scaled, or has a fixed size, needs nothing."""
+    of them. A target that is not scaled, or has a fixed size, needs nothing.
+
+    A need ends `scaled_within` after its window has opened: until then it may wait to be scaled.
+    """
     needs = []
     for scaled in targets:
         if scaled.paused or scaled.fixed is not None:
             continue
-        now = size_at(scaled.schedule, at).replicas
-        ahead = largest_size_within(scaled.schedule, at, lead)
-        size = ahead.size.replicas
-        if size > now:
-            needs.append(UpcomingNeed(scaled.target, size - now, size, ahead.at))
+        # The window that starts exactly at the end of the lead counts too.
+        until = at + lead + timedelta(microseconds=1)
+        points = change_points(scaled.schedule, at - scaled_within, until)
+        past = [point for point in points if point.at <= at]
+        ahead = max(points[len(past) - 1 :], key=lambda point: point.size.replicas)
+        size, before = ahead.size.replicas, min(point.size.replicas for point in past)
+        if size > before:
+            needs.append(UpcomingNeed(scaled.target, size - before, size, ahead.at))
     return tuple(needs)
 
 

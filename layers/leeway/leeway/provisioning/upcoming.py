@@ -1,7 +1,8 @@
 """Pods that cron windows will bring soon: their nodes are launched before the window opens.
 
 Leeway's own buffers create their pause pods ahead of a window, and these are pending pods. A target
-that a user owns is scaled when its window opens, so its pods are planned for before they exist.
+that a user owns is scaled by the run of keep_headroom after its window opens, so its pods are
+planned for before they exist, and its nodes stay until that run.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -11,6 +12,7 @@ from typing import Protocol
 
 from leeway.execution.retrying import API_ERRORS
 from leeway.headroom.plan import (
+    SCALED_WITHIN,
     PodTemplate,
     ScaleTarget,
     UpcomingNeed,
@@ -113,7 +115,7 @@ class UpcomingPods:
         soon = [
             (scaled, need)
             for scaled in targets
-            for need in upcoming_needs([scaled], now, LONGEST_LEAD)
+            for need in upcoming_needs([scaled], now, LONGEST_LEAD, SCALED_WITHIN)
             if scaled.target not in conflicts
         ]
         times = measured(self._table.list(JOIN_TIME, cluster=cluster)) if soon else {}
@@ -125,7 +127,7 @@ class UpcomingPods:
                 if template is None or not pods:
                     continue
                 lead = lead_of(_pools_for(pods[0].spec, pools, catalog), times)
-                needs = upcoming_needs([scaled], now, lead.time)
+                needs = upcoming_needs([scaled], now, lead.time, SCALED_WITHIN)
                 found = found.with_needs(needs, template, lead)
             except (*API_ERRORS, ValueError) as error:
                 why = clause(error)
