@@ -104,6 +104,43 @@ def test_launches_go_on_when_pods_run_on_the_nodes(buying: Buying) -> None:
     assert len(buying.run().launched) == 1
 
 
+def test_empty_nodes_that_wait_for_a_drain_stop_no_launch(buying: Buying) -> None:
+    """A budget lets the pods of a workload move one by one."""
+    moving = [job(suffix) for suffix in SUFFIXES[:3]]
+    buying.retire(*moving)
+    assert len(buying.run().launched) == 3
+    buying.join()
+    buying.time += 4 * MINUTE
+    buying.wait_for_nodes(job(SUFFIXES[3]))
+    report = buying.run()
+    assert (len(report.launched), report.without_node) == (1, ())
+
+
+def test_nodes_that_wait_for_a_drain_and_do_not_serve_its_pods_stop_launches(
+    buying: Buying,
+) -> None:
+    buying.retire(*(job(suffix) for suffix in SUFFIXES[:3]))
+    assert len(buying.run().launched) == 3
+    gated(buying)
+    buying.time += 4 * MINUTE
+    report = buying.run()
+    assert not report.launched
+    assert [one.cause.code for one in report.without_node] == ["LaunchesInVain"] * 3
+
+
+def test_a_workload_that_is_scaled_up_again_uses_its_empty_nodes_and_gets_more(
+    buying: Buying,
+) -> None:
+    some = [job(suffix) for suffix in SUFFIXES]
+    buying.wait_for_nodes(*some[:3])
+    assert len(buying.run().launched) == 3
+    buying.join()
+    buying.time += 30 * MINUTE
+    buying.wait_for_nodes(*some)
+    report = buying.run()
+    assert (len(report.launched), report.without_node) == (7, ())
+
+
 def launch(number: int, *pods: str) -> LaunchIntent:
     instance = FleetInstance(f"i-{number}", "m5.24xlarge", "us-east-1a", "spot")
     return LaunchIntent(

@@ -395,12 +395,7 @@ def _situation(read: "ClusterRead", records: "Sequence[PoolRecord]") -> "Situati
     from leeway.launch.prices import Prices
     from leeway.manifests.cluster import Cluster, cluster_policy
     from leeway.manifests.node_pool import pools_of
-    from leeway.provisioning.brakes import (
-        price_ceiling,
-        vain_launches,
-        why_in_vain,
-        without_place,
-    )
+    from leeway.provisioning.brakes import price_ceiling, stopped_pods, vain_launches
 
     from leeway_cli.explain.plan_pod import Situation
 
@@ -409,7 +404,6 @@ def _situation(read: "ClusterRead", records: "Sequence[PoolRecord]") -> "Situati
     most = next(iter(policies), ClusterPolicy()).usd_per_hour
     prices, demand = Prices(read.catalog), read.demand
     vain = vain_launches(read.intents, state.joined, state.nodes, state.read_at)
-    in_vain = without_place(demand.pods, demand.nodes, read.catalog, vain)
     return Situation(
         waiting=demand.pods,
         nodes=demand.nodes,
@@ -421,5 +415,5 @@ def _situation(read: "ClusterRead", records: "Sequence[PoolRecord]") -> "Situati
         ceiling=price_ceiling(most, demand, read.requests, state, read.intents, prices),
         cluster=read.cluster,
         stopped=stopped_pools(records, read.sleeping),
-        vain=why_in_vain(in_vain, vain),
+        vain=stopped_pods(demand.pods, demand.nodes, read.catalog, vain),
     )

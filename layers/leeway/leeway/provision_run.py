@@ -49,9 +49,9 @@ from leeway.provisioning.brakes import (
     price_ceiling,
     remaining_launches,
     spending,
+    stopped_pods,
     vain_launches,
     with_stopped,
-    without_place,
 )
 from leeway.provisioning.cluster_state import ClusterState, ClusterStates
 from leeway.provisioning.demand import (
@@ -319,11 +319,11 @@ class NodeProvisioning:
         blocked = self._deps.launch_block(read.cluster, self._deps.clock.now())
         rehearses = policy.dry_run or blocked is not None
         static = self._static_pools(read, pools)
-        order, stopped, vain = self._order(read, static, policy, until)
+        order, stopped = self._order(read, static, policy, until)
         outcome, launches = NOTHING_LAUNCHED, self._deps.launch_nodes
         if order is not None:
             outcome = launches.preview(order).outcome if rehearses else launches.launch(order)
-        outcome = with_stopped(outcome, stopped, vain)
+        outcome = with_stopped(outcome, stopped)
         late = self._late(read)
         told = EventsWritten() if rehearses else self._tell(read, outcome, late, until)
         blocked = blocked or next((one for one in outcome.reasons if one.code in BLOCKS), None)
@@ -403,18 +403,18 @@ class NodeProvisioning:
 
     def _order(
         self, read: ClusterRead, static: StaticCapacity, policy: ClusterPolicy, until: datetime
-    ) -> tuple[LaunchOrder | None, Sequence[str], Mapping[str, Sequence[str]]]:
-        """Return what is to be launched, and the pods for which nothing is. No order without pods,
-        without launches to complete and with static pools that are settled: nothing is read from
-        EC2 then."""
+    ) -> tuple[LaunchOrder | None, Mapping[str, Reason]]:
+        """Return what is to be launched, and the pods for which nothing is, with the reasons. No
+        order without pods, without launches to complete and with static pools that are settled:
+        nothing is read from EC2 then."""
         now, demand, state = self._deps.clock.now(), read.demand, read.state
         intents, catalog = read.intents, read.catalog
         vain = vain_launches(intents, state.joined, state.nodes, now)
-        stopped = without_place(demand.pods, demand.nodes, catalog, vain)
+        stopped = stopped_pods(demand.pods, demand.nodes, catalog, vain)
         pods = tuple(one for one in demand.pods if one.name not in stopped)
         complete = all(one.is_answered and not one.to_admit for one in intents)
         if not pods and complete and static.settled:
-            return None, stopped, vain
+            return None, stopped
         order = LaunchOrder(
             cluster=read.cluster,
             manifests=read.manifests,
@@ -447,7 +447,7 @@ class NodeProvisioning:
             sleeping=read.sleeping,
             launch_block=partial(self._deps.launch_block, read.cluster),
         )
-        return order, stopped, vain
+        return order, stopped
 
     def _static_pools(self, read: ClusterRead, pools: Sequence[Pool]) -> StaticCapacity:
         """Look at the static pools. Only one that lacks nodes costs a read of the index: an

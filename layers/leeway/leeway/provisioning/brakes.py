@@ -139,9 +139,8 @@ def vain_launches(
 ) -> Mapping[str, tuple[str, ...]]:
     """Return the workloads for which enough was launched in vain, with the nodes that are empty.
 
-    `joined` are the names of the Nodes of instances. Pods of these workloads that have a place on
-    nodes that exist are not affected. Only the launches of the last hour are known, so that a
-    launch is tried again after an hour.
+    `joined` are the names of the Nodes of instances. Only the launches of the last hour are known,
+    so that a launch is tried again after an hour.
     """
     empty = {node.name for node in nodes if _is_empty(node)}
     found: dict[str, set[str]] = defaultdict(set)
@@ -158,18 +157,29 @@ def vain_launches(
     }
 
 
-def without_place(
+def stopped_pods(
     pods: Sequence[Pod],
     nodes: Sequence[ExistingNode],
     catalog: Catalog,
     vain: Mapping[str, Sequence[str]],
-) -> tuple[str, ...]:
-    """Return the pods of workloads with vain launches that have no place on these nodes."""
+) -> Mapping[str, Reason]:
+    """Return the pods for which nothing is launched, each with the reason of its workload.
+
+    They have no place on nodes that exist. An empty node on which other pods of these workloads
+    have one is not in vain: pods that wait, or that a drain has yet to move, are about to use it.
+    """
     suspects = [pod for pod in pods if workload_of(pod.name) in vain]
     if not suspects:
-        return ()
+        return {}
     plan = pack(suspects, Supply((), catalog), nodes)
-    return tuple(one.pod for one in plan.unschedulable)
+    used = {one.node for one in plan.existing}
+    causes = {
+        workload: LAUNCHES_IN_VAIN(workload=workload, count=len(unused), nodes=", ".join(unused))
+        for workload, names in vain.items()
+        if len(unused := [name for name in names if name not in used]) >= MOST_IN_VAIN
+    }
+    without = ((one.pod, causes.get(workload_of(one.pod))) for one in plan.unschedulable)
+    return {pod: cause for pod, cause in without if cause is not None}
 
 
 def _is_empty(node: ExistingNode) -> bool:
@@ -181,20 +191,8 @@ def _is_empty(node: ExistingNode) -> bool:
     return not node.terminating and all(used.of(name) <= node.daemons.of(name) for name in used)
 
 
-def why_in_vain(pods: Iterable[str], vain: Mapping[str, Sequence[str]]) -> dict[str, Reason]:
-    """Return why nothing is launched for these pods of workloads with vain launches."""
-    causes = {
-        workload: LAUNCHES_IN_VAIN(workload=workload, count=len(nodes), nodes=", ".join(nodes))
-        for workload, nodes in vain.items()
-    }
-    return {pod: causes[workload_of(pod)] for pod in pods}
-
-
-def with_stopped(
-    outcome: LaunchOutcome, pods: Iterable[str], vain: Mapping[str, Sequence[str]]
-) -> LaunchOutcome:
-    """Add the pods for which launches are in vain, and the reason of each workload."""
-    stopped = why_in_vain(pods, vain)
+def with_stopped(outcome: LaunchOutcome, stopped: Mapping[str, Reason]) -> LaunchOutcome:
+    """Add the pods for which launches are in vain, each with the reason of its workload."""
     without = tuple(
         PodWithoutNode(pod, POD_WITHOUT_NODE(pod=pod, why=cause.message), cause)
         for pod, cause in stopped.items()
