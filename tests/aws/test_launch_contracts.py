@@ -449,6 +449,25 @@ def test_images_are_found_by_id_parameter_and_name(world: World) -> None:
         assert world.images.images([nothing]) == []
 
 
+OLD = "ami-12c6146b"
+"""A deprecated AMI of Amazon."""
+
+
+def test_a_deprecated_image_of_another_account_is_found_by_each_kind_of_term(
+    embedded: Embedded,
+) -> None:
+    ec2, ssm = embedded.aws.client("ec2"), embedded.aws.client("ssm")
+    named = [{"Name": "image-id", "Values": [OLD]}]
+    assert ec2.describe_images(Filters=named)["Images"] == [], "EC2 leaves it out"
+    ec2.create_tags(Resources=[OLD], Tags=[{"Key": "golden", "Value": "eks"}])
+    ssm.put_parameter(Name="/contract/golden", Value=OLD, Type="String")
+    name = ec2.describe_images(ImageIds=[OLD])["Images"][0]["Name"]
+    for term in ({"id": OLD}, {"name": name}, {"ssmParameter": "/contract/golden"}):
+        (found,) = embedded.images.images([ami_term(**term)])
+        assert (found.id, found.deprecated) == (OLD, True)
+    assert [one.id for one in embedded.images.images([ami_term(tags={"golden": "eks"})])] == [OLD]
+
+
 def test_profiles_are_found_by_their_role(world: World) -> None:
     own = InstanceProfile("contract-nodes", role_arn("contract-nodes"))
     found = world.profiles.profiles_of("contract-nodes")

@@ -2,7 +2,7 @@
 
 Stands in for the EKS optimized AMIs of AWS, which moto lacks. Ids are made up and stay the same;
 the names are shaped as AWS's. DescribeImages is answered here, because moto ignores filters and
-owners if ids are given, and an unknown id among known ones.
+owners if ids are given, an unknown id among known ones, and that AMIs are deprecated.
 
 Sources: EKS user guide, "Retrieve recommended Amazon Linux AMI IDs", "… Bottlerocket AMI IDs" and
 "… Microsoft Windows AMI IDs". AL2 AMIs end with Kubernetes 1.32.
@@ -59,6 +59,9 @@ _FAMILIES: tuple[tuple[str, Family], ...] = (
     (r"Windows_Server-.*-EKS_Optimized-.*", "Windows"),
 )
 _VERSION = re.compile(r"(?:-|k8s-)(1\.\d{2})(?=-|$)")
+_DEPRECATED = "2022-06-01T00:00:00.000Z"
+"""When AWS deprecated the AMIs that moto brings, which are of 2017 or older: it deprecates public
+AMIs after two years. Source: EC2 user guide, "Deprecate an Amazon EC2 AMI"."""
 
 
 @dataclass(frozen=True)
@@ -219,6 +222,8 @@ def install() -> None:
 
     def load_amis(self: AmiBackend) -> None:
         load(self)
+        for image in self.amis.values():
+            vars(image)["deprecation_time"] = _DEPRECATED
         self.amis |= {image.id: _ami(self, image) for image in node_images()}
 
     AmiBackend._load_amis = load_amis  # type: ignore[method-assign]
@@ -259,6 +264,8 @@ def _describe_images(self: AmisResponse) -> ActionResult:
     )
     if ids:
         found = [image for image in found if image.id in ids]
+    elif not self._get_bool_param("IncludeDeprecated", False):
+        found = [image for image in found if not hasattr(image, "deprecation_time")]
     return ActionResult({"Images": generic_filter(self._filters_from_querystring(), found)})
 
 

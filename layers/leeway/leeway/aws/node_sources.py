@@ -107,7 +107,9 @@ class AwsImages:
 
     def images(self, terms: Sequence[AmiTerm]) -> list[Image]:
         """List the AMIs that match at least one of the terms: by an id in any state, by other terms
-        only available ones."""
+        only available ones. EC2 leaves out the deprecated AMIs of other accounts unless they are
+        requested, also those that a filter names by their ids. Source: EC2 API reference,
+        DescribeImages."""
         named = self.parameters([one.ssm_parameter for one in terms if one.ssm_parameter])
         ids = sorted({*named.values(), *(one.id for one in terms if one.id)})
         queries = [_by_fields(one) for one in terms if one.name or one.tags]
@@ -118,7 +120,8 @@ class AwsImages:
 
     def _described(self, query: Mapping[str, Any]) -> Iterator[Image]:
         with aws_errors():
-            pages = self._ec2().get_paginator("describe_images").paginate(**query)
+            paginator = self._ec2().get_paginator("describe_images")
+            pages = paginator.paginate(IncludeDeprecated=True, **query)
             described = [image for page in pages for image in page["Images"]]
         yield from map(_image, described)
 
