@@ -212,6 +212,24 @@ def test_an_auto_scaling_group_of_mixed_instances(
     assert "does not set alpha.eksctl.io/nodegroup-name" in err
 
 
+def test_a_deprecated_image_has_its_architecture(
+    account: Sandbox, capsys: pytest.CaptureFixture[str]
+) -> None:
+    needs = {"VCpuCount": {"Min": 2, "Max": 4}, "MemoryMiB": {"Min": 4096}}
+    launch_template(account, "convert-deprecated", InstanceRequirements=needs)
+    account.client("autoscaling").create_auto_scaling_group(
+        AutoScalingGroupName="deprecated",
+        MinSize=0,
+        MaxSize=1,
+        VPCZoneIdentifier=subnets(account)[0],
+        LaunchTemplate={"LaunchTemplateName": "convert-deprecated"},
+    )
+    code, manifests, _ = run(capsys, "--group", "deprecated")
+    assert code == 0
+    asked = manifests["NodePool"]["spec"]["template"]["spec"]["requirements"]
+    assert {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]} in asked
+
+
 def test_a_managed_node_group(account: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
     names = managed(
         account,

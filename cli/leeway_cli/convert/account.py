@@ -305,7 +305,7 @@ class Account:
             family = _by_name(parameter) or guess or AmiFamily.CUSTOM
             return family, [{"ssmParameter": parameter}], _arch_of(parameter)
         described = self._client("ec2").describe_images(
-            Filters=[{"Name": "image-id", "Values": [image]}]
+            Filters=[{"Name": "image-id", "Values": [image]}], IncludeDeprecated=True
         )["Images"]
         found = described[0] if described else {}
         family = _by_name(str(found.get("Name", ""))) or guess or AmiFamily.CUSTOM
