@@ -468,6 +468,30 @@ def test_a_deprecated_image_of_another_account_is_found_by_each_kind_of_term(
     assert [one.id for one in embedded.images.images([ami_term(tags={"golden": "eks"})])] == [OLD]
 
 
+@pytest.mark.parametrize(
+    ("term", "owners"),
+    [
+        ({"tags": {"golden": "eks"}}, None),
+        ({"name": "golden-*"}, ["self", "amazon"]),
+        ({"name": "golden-*", "owner": "123456789012"}, ["123456789012"]),
+        ({"tags": {"golden": "eks"}, "owner": "self"}, ["self"]),
+    ],
+)
+def test_only_a_name_without_an_owner_means_images_of_the_account_and_of_amazon(
+    aws: Sandbox, term: dict[str, Any], owners: list[str] | None
+) -> None:
+    requested: list[dict[str, Any]] = []
+
+    def record(params: dict[str, Any], **_: Any) -> None:
+        requested.append(params)
+
+    ec2 = aws.client("ec2")
+    ec2.meta.events.register("provide-client-params.ec2.DescribeImages", record)
+    AwsImages(lambda: ec2, partial(aws.client, "ssm")).images([ami_term(**term)])
+    ec2.meta.events.unregister("provide-client-params.ec2.DescribeImages", record)
+    assert [one.get("Owners") for one in requested] == [owners]
+
+
 def test_profiles_are_found_by_their_role(world: World) -> None:
     own = InstanceProfile("contract-nodes", role_arn("contract-nodes"))
     found = world.profiles.profiles_of("contract-nodes")

@@ -127,11 +127,14 @@ class AwsImages:
 
 
 def _by_fields(term: AmiTerm) -> dict[str, Any]:
-    """Karpenter's owners of terms without one: the account itself and Amazon."""
-    owners = [term.owner] if term.owner else ["self", "amazon"]
+    """A name without an owner means images of the account itself and of Amazon: anybody may publish
+    an image with that name. Tags without an owner mean images of any account, because EC2 shows an
+    account only its own tags. Source: Karpenter's AWS provider, `DescribeImageQueries`."""
+    owners = [term.owner] if term.owner else ["self", "amazon"] if term.name else []
     name = [{"Name": "name", "Values": [term.name]}] if term.name else []
     available = {"Name": "state", "Values": ["available"]}
-    return {"Owners": owners, "Filters": [*name, *tag_filters(term.tags), available]}
+    filters = [*name, *tag_filters(term.tags), available]
+    return {"Filters": filters, **({"Owners": owners} if owners else {})}
 
 
 def _image(described: Mapping[str, Any]) -> Image:
