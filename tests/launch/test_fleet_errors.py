@@ -55,9 +55,23 @@ def test_an_offering_without_capacity_is_unavailable_and_others_are_not() -> Non
     assert (found.blocked, found.repeat, found.avoided) == (None, False, frozenset())
 
 
-def test_the_spot_quota_makes_all_spot_unavailable() -> None:
-    found = consequences_of("web", [error("MaxSpotInstanceCountExceeded")])
-    assert list(found.unavailable) == [Unavailable(ANY, ANY, "spot")]
+def test_a_spot_quota_makes_spot_of_the_types_that_it_counts_unavailable() -> None:
+    code = "MaxSpotInstanceCountExceeded"
+    overrides = [Override(f"{one}.xlarge", "us-east-1a", "subnet-a") for one in ("g5", "gr6")]
+    found = consequences_of("web", [error(code, one) for one in (*overrides, M5_A)])
+    assert found.unavailable == {
+        Unavailable("All G and VT Spot Instance Requests", ANY, "spot"): code,
+        Unavailable(
+            "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests", ANY, "spot"
+        ): code,
+    }
+    assert found.blocked is None
+
+
+def test_a_spot_quota_that_is_not_known_makes_one_offering_unavailable() -> None:
+    high = Override("u-6tb1.112xlarge", "us-east-1a", "subnet-a")
+    found = consequences_of("web", [error("MaxSpotInstanceCountExceeded", high)])
+    assert list(found.unavailable) == [Unavailable("u-6tb1.112xlarge", "us-east-1a", "spot")]
 
 
 def test_without_the_role_for_spot_all_spot_is_unavailable_and_on_demand_goes_on() -> None:
@@ -105,7 +119,10 @@ def test_a_wrong_setting_of_one_override_leaves_the_others() -> None:
     assert list(found.unavailable) == [Unavailable("m5.large", "us-east-1b", "spot")]
 
 
-@pytest.mark.parametrize("code", ["MaxFleetCountExceeded", "SomethingNew", "Unsupported"])
+@pytest.mark.parametrize(
+    "code",
+    ["MaxFleetCountExceeded", "MaxSpotInstanceCountExceeded", "SomethingNew", "Unsupported"],
+)
 def test_an_error_of_the_whole_call_blocks_the_pool(code: str) -> None:
     found = consequences_of("web", [error(code, None)])
     assert found.blocked is not None

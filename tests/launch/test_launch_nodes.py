@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from threading import Barrier
 from typing import Any
 
@@ -20,7 +21,7 @@ from leeway.launch.launch_run import LONGEST_WHY
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.selection.labels import NODEPOOL
 from leeway.selection.offers.catalog import ANY, Catalog, Unavailable
-from leeway.selection.pods import ExistingNode, Taint, Toleration
+from leeway.selection.pods import ExistingNode, Pod, PodSpec, Taint, Toleration
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 
@@ -139,12 +140,36 @@ def test_a_pool_of_spot_alone_is_not_launched_on_demand(world: World, catalog: C
         assert "EC2 has no spot capacity" in pod.reason.message
 
 
-def test_the_spot_quota_ends_spot_with_one_mark(world: World, catalog: Catalog) -> None:
+def test_a_spot_quota_ends_spot_of_its_types_with_one_mark(world: World, catalog: Catalog) -> None:
     world.fleets.shortages = [Shortage("MaxSpotInstanceCountExceeded", capacity_type="spot")]
     outcome = world.launch_nodes.launch(order(catalog))
     assert outcome.complete
     assert codes(outcome) == {"QuotaReached"}
-    assert world.offerings.now("us-east-1", NOW) == {Unavailable(ANY, ANY, "spot")}
+    quota = "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests"
+    assert world.offerings.now("us-east-1", NOW) == {Unavailable(quota, ANY, "spot")}
+    spot, on_demand = world.fleets.requests
+    assert (spot.capacity_type, on_demand.capacity_type) == ("spot", "on-demand")
+
+
+def test_the_spot_quota_of_gpus_leaves_spot_of_other_types(world: World, catalog: Catalog) -> None:
+    world.offer_images(*map(partial(ImageVariant, "x86_64"), ("", "nvidia")))
+    world.fleets.shortages = [
+        Shortage("MaxSpotInstanceCountExceeded", instance_type="g*", capacity_type="spot")
+    ]
+    gpus = pool("gpus", capacity=["spot"], categories=["g"])
+    given = (gpus, pool(only=ONE_POD_EACH), node_class())
+    resources = Resources({"cpu": 1000, "memory": 2**30, "pods": 1, "nvidia.com/gpu": 1})
+    gpu = Pod("shop/gpu-0", PodSpec(requests=resources))
+    for count in (1, 2):
+        waiting = [gpu, *pods(count, cpu=90_000)]
+        outcome = world.launch_nodes.launch(order(catalog, *given, waiting=waiting))
+        (without,) = outcome.without_node
+        assert without.pod == gpu.name
+        (launched,) = outcome.launched
+        assert (launched.pool, launched.instance.capacity_type) == ("web", "spot")
+    assert "EC2 has refused or interrupted" in without.reason.message
+    refused = [one for one in world.fleets.requests if one.overrides[0].instance_type[0] == "g"]
+    assert len(refused) == 1, "the mark ends all types of the quota at once"
 
 
 def test_a_zone_without_capacity_is_avoided(world: World, catalog: Catalog) -> None:

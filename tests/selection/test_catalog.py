@@ -29,6 +29,7 @@ from leeway.selection.offers.catalog import (
     bits,
     mask,
     mismatch,
+    spot_quota,
     unmatched,
 )
 from leeway.selection.offers.machines import machine
@@ -163,6 +164,27 @@ def test_an_unavailable_offering_is_excluded(catalog: Catalog) -> None:
     everywhere = catalog.for_node_class(NodeClass(), [Unavailable(ANY, ANY, "spot")])
     assert not everywhere.matching(asking((CAPACITY_TYPE, "In", ["spot"])))
     assert everywhere.matching(asking((CAPACITY_TYPE, "In", ["on-demand"])))
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "quota"),
+    [
+        ("m5.large", "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests"),
+        ("is4gen.large", "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests"),
+        ("inf2.xlarge", "All Inf Spot Instance Requests"),
+        ("dl1.24xlarge", "All DL Spot Instance Requests"),
+        ("gr6.4xlarge", "All G and VT Spot Instance Requests"),
+        ("p4de.24xlarge", "All P4, P3 and P2 Spot Instance Requests"),
+        ("p5en.48xlarge", "All P5 Spot Instance Requests"),
+        ("p6-b200.48xlarge", ""),
+        ("trn1n.32xlarge", "All Trn Spot Instance Requests"),
+        ("x2gd.large", "All X Spot Instance Requests"),
+        ("u-6tb1.112xlarge", ""),
+        ("hpc7a.96xlarge", ""),
+    ],
+)
+def test_a_spot_quota_counts_families(instance_type: str, quota: str) -> None:
+    assert spot_quota(instance_type) == quota
 
 
 def test_windows_nodes_have_their_own_system_labels(catalog: Catalog) -> None:

@@ -18,7 +18,7 @@ from leeway.manifests.node_class import Volume
 from leeway.reasons import Reason, ReasonCode, clause, some
 from leeway.selection.labels import RESERVED
 from leeway.selection.offers.allocatable import GIB
-from leeway.selection.offers.catalog import ANY, Unavailable
+from leeway.selection.offers.catalog import ANY, Unavailable, spot_quota
 from leeway.selection.resources import whole
 
 CAPACITY_UNAVAILABLE = ReasonCode(
@@ -259,13 +259,16 @@ def _blocked(pool: str, found: _ByCause, settings: NodeSettings | None) -> Reaso
 
 
 def _offering(error: FleetError) -> Unavailable | None:
-    if error.code in _SPOT_QUOTAS | _SPOT_ROLE:
+    if error.code in _SPOT_ROLE:
         return Unavailable(ANY, ANY, error.capacity_type)
     if error.override is None:
         return None
     if error.capacity_type == RESERVED:
         return Unavailable(error.reservation, error.override.zone, RESERVED)
-    return Unavailable(error.override.instance_type, error.override.zone, error.capacity_type)
+    kind = error.override.instance_type
+    if error.code in _SPOT_QUOTAS and (quota := spot_quota(kind)):
+        return Unavailable(quota, ANY, error.capacity_type)
+    return Unavailable(kind, error.override.zone, error.capacity_type)
 
 
 def launch_refused(

@@ -5,6 +5,7 @@ A set of types is an int whose bit i stands for type i. Filtering the catalog of
 bitwise operations; a type is built as a node only when it is used.
 """
 
+import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -41,11 +42,35 @@ from leeway.selection.resources import Resources
 ANY = "*"
 """Every instance type, or every zone, in an unavailable offering."""
 
+_COUNTED = {
+    "All DL Spot Instance Requests": "dl",
+    "All F Spot Instance Requests": "f",
+    "All G and VT Spot Instance Requests": "g gr vt",
+    "All Inf Spot Instance Requests": "inf",
+    "All P4, P3 and P2 Spot Instance Requests": "p2 p3 p4",
+    "All P5 Spot Instance Requests": "p5",
+    "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests": "a c d h i im is m r t z",
+    "All Trn Spot Instance Requests": "trn",
+    "All X Spot Instance Requests": "x",
+}
+"""The families of types that each Spot quota of EC2 counts, some with a generation. Source: EC2
+user guide, "Spot Instance quotas"."""
+
+_QUOTAS = {family: quota for quota, families in _COUNTED.items() for family in families.split()}
+
+
+def spot_quota(instance_type: str) -> str:
+    """Return the name of the Spot quota that counts a type, such as m5.large; empty if none is
+    known."""
+    found = re.match(r"([a-z]+)\d*", instance_type)
+    return "" if found is None else _QUOTAS.get(found[0]) or _QUOTAS.get(found[1], "")
+
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """An offering without capacity at present. `ANY` as the type or the zone means all of them. Of
-    reserved capacity, `instance_type` is the id of the reservation."""
+    """An offering without capacity at present. `ANY` as the type or the zone means all of them, and
+    the name of a Spot quota as the type means the types that the quota counts. Of reserved
+    capacity, `instance_type` is the id of the reservation."""
 
     instance_type: str
     zone: str
@@ -199,6 +224,15 @@ class Catalog:
         """The bit of each type by name."""
         return {name: i for i, name in enumerate(self.names)}
 
+    @cached_property
+    def _counted(self) -> Mapping[str, int]:
+        """The types of each Spot quota."""
+        found: dict[str, int] = {}
+        for name, index in self.index.items():
+            quota = spot_quota(name)
+            found[quota] = found.get(quota, 0) | 1 << index
+        return found
+
     def machine(self, name: str) -> Machine | None:
         """Return a type as EC2 describes it; None without a description."""
         index = self.index.get(name)
@@ -274,6 +308,8 @@ class Catalog:
                 return market, 0
             if (index := self.index.get(entry.instance_type)) is not None:
                 available &= ~(1 << index)
+            else:
+                available &= ~self._counted.get(entry.instance_type, 0)
         return market, available
 
 

@@ -7,7 +7,7 @@ another zone, of another capacity type. If EC2 has no capacity, that is only a c
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from leeway.reasons import Reason, ReasonCode, some
-from leeway.selection.offers.catalog import ANY, Catalog, Unavailable
+from leeway.selection.offers.catalog import ANY, Catalog, Unavailable, spot_quota
 from leeway.selection.packing.plan import PlannedNode
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
@@ -74,7 +74,7 @@ def _refused(node: PlannedNode, marked: frozenset[Unavailable]) -> Iterator[Unav
                 if (kind, zone) in choice.unusable:
                     continue
                 one = Unavailable(kind, zone, choice.capacity_type)
-                types, zones = (kind, ANY), (zone, ANY)
+                types, zones = (kind, spot_quota(kind), ANY), (zone, ANY)
                 if any(
                     Unavailable(t, z, choice.capacity_type) in marked for t in types for z in zones
                 ):
