@@ -1,11 +1,13 @@
 """What groups launch, and their instances, as Auto Scaling and EC2 of the sandbox answer."""
 
+from dataclasses import replace
 from functools import partial
 from itertools import count
+from typing import Any
 
 import pytest
 from leeway.aws.group_templates import AwsGroupTemplates
-from leeway.instances.group_template import GroupNow, Template, drift_of_member
+from leeway.instances.group_template import GroupMember, GroupNow, Template, drift_of_member
 
 from tests.sandbox.aws.started import Sandbox
 
@@ -120,6 +122,70 @@ def test_overrides_name_the_types_and_templates_of_their_own(
     assert group.types == {"m5.large", "m6g.large"}
     assert group.own == {"m6g.large": Template(own, f"{name}-arm", "1", "ami-87654321")}
     assert "version 1 of launch template" in group.launches
+
+
+def overridden(aws: Sandbox, name: str, *overrides: dict[str, Any]) -> None:
+    """Create a group of no instances with these overrides of its launch template, whose AMI is
+    ami-12345678."""
+    aws.group(name, 0)
+    common = {"LaunchTemplateName": name, "Version": "1"}
+    policy = {"LaunchTemplateSpecification": common, "Overrides": [*overrides]}
+    aws.client("autoscaling").update_auto_scaling_group(
+        AutoScalingGroupName=name, MixedInstancesPolicy={"LaunchTemplate": policy}
+    )
+
+
+def test_an_override_may_have_an_image_of_its_own(
+    aws: Sandbox, templates: AwsGroupTemplates
+) -> None:
+    name = f"templates-{next(NUMBERS)}"
+    arm = {"InstanceType": "m6g.large", "ImageId": "ami-87654321"}
+    overridden(aws, name, {"InstanceType": "m5.large"}, arm)
+    group = read(templates, name)
+    assert group.template is not None
+    assert group.own == {"m6g.large": replace(group.template, image="ami-87654321")}
+    assert "(ami-12345678)" in group.launches
+    assert "(ami-87654321)" in group.launches
+    member = GroupMember("i-1", "m6g.large", "InService", group.template.id, "1")
+    assert drift_of_member(member, "ami-87654321", group) == ()
+    (drift,) = drift_of_member(member, "ami-00000001", group)
+    assert "runs ami-00000001, and its group launches ami-87654321" in drift
+    x86 = replace(member, instance_type="m5.large")
+    assert drift_of_member(x86, "ami-12345678", group) == ()
+    assert drift_of_member(x86, "ami-87654321", group)
+
+
+def test_a_member_of_requirements_is_compared_with_the_template_that_it_was_launched_from(
+    aws: Sandbox, templates: AwsGroupTemplates
+) -> None:
+    name = f"templates-{next(NUMBERS)}"
+    ec2, data = aws.client("ec2"), {"ImageId": "ami-87654321"}
+    arm = ec2.create_launch_template(LaunchTemplateName=f"{name}-arm", LaunchTemplateData=data)
+    own = arm["LaunchTemplate"]["LaunchTemplateId"]
+    latest = {"LaunchTemplateId": own, "Version": "$Latest"}
+    needs = {"VCpuCount": {"Min": 2}, "MemoryMiB": {"Min": 4096}}
+    overridden(
+        aws,
+        name,
+        {"InstanceRequirements": needs, "LaunchTemplateSpecification": latest},
+        {"InstanceRequirements": needs},
+    )
+    group = read(templates, name)
+    assert group.template is not None
+    assert (group.own, group.types) == ({}, frozenset())
+    assert f"version 1 of launch template {name}-arm (ami-87654321)" in group.launches
+    member = GroupMember("i-1", "m6g.large", "InService", own, "1")
+    x86 = replace(member, instance_type="m5.large", template=group.template.id)
+    attached = replace(member, template="", version="")
+    assert drift_of_member(member, "ami-87654321", group) == ()
+    assert drift_of_member(x86, "ami-12345678", group) == ()
+    assert drift_of_member(attached, "ami-87654321", group) == ()
+    assert drift_of_member(replace(member, template="lt-gone"), "ami-87654321", group)
+    ec2.create_launch_template_version(LaunchTemplateId=own, LaunchTemplateData=data)
+    (drift,) = drift_of_member(member, "ami-87654321", read(templates, name))
+    assert (
+        f"version 1, and its group launches from version 2 of launch template {name}-arm" in drift
+    )
 
 
 def test_a_template_that_was_deleted_is_named(aws: Sandbox, templates: AwsGroupTemplates) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import batched
 from typing import Any
 
@@ -52,14 +53,16 @@ class AwsGroupTemplates:
         mixed = group.get("MixedInstancesPolicy", {}).get("LaunchTemplate", {})
         overrides = mixed.get("Overrides") or []
         common = group.get("LaunchTemplate") or mixed.get("LaunchTemplateSpecification")
-        own = {
-            one["InstanceType"]: one["LaunchTemplateSpecification"]
-            for one in overrides
-            if one.get("InstanceType") and one.get("LaunchTemplateSpecification")
-        }
         template = self._resolved(common, found) if common else None
-        of_types = {name: self._resolved(one, found) for name, one in own.items()}
-        unread = [one for one in (template, *of_types.values()) if isinstance(one, str)]
+        own, by_requirements = {}, []
+        for one in overrides:
+            overridden = self._overridden(one, template, found)
+            if not (instance_type := one.get("InstanceType")):
+                by_requirements.append(overridden)
+            elif overridden != template:
+                own[instance_type] = overridden
+        launched = [template, *own.values(), *by_requirements]
+        unread = [one for one in launched if isinstance(one, str)]
         known = template if isinstance(template, Template) else None
         return GroupNow(
             name=group["AutoScalingGroupName"],
@@ -67,11 +70,27 @@ class AwsGroupTemplates:
             maximum=group["MaxSize"],
             members=tuple(_members(group)),
             template=known,
-            own={name: one for name, one in of_types.items() if isinstance(one, Template)},
+            own={name: one for name, one in own.items() if isinstance(one, Template)},
+            by_requirements=tuple(one for one in by_requirements if isinstance(one, Template)),
             types=_types(overrides, known),
             configuration=group.get("LaunchConfigurationName", ""),
             unread=unread[0] if unread else "",
         )
+
+    def _overridden(
+        self,
+        override: dict[str, Any],
+        common: Template | str | None,
+        found: dict[tuple[str, str], Template | str],
+    ) -> Template | str | None:
+        """Return what an override launches: `common`, unless it has a launch template or an AMI of
+        its own."""
+        own = override.get("LaunchTemplateSpecification")
+        template = self._resolved(own, found) if own else common
+        image = override.get("ImageId")
+        if image and isinstance(template, Template):
+            return replace(template, image=image)
+        return template
 
     def _resolved(
         self, specification: dict[str, Any], found: dict[tuple[str, str], Template | str]

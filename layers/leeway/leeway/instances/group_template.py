@@ -47,8 +47,10 @@ class GroupMember:
 class GroupNow:
     """A group as it is now.
 
-    - `template`: what it launches; None for a launch configuration. `own`: the launch templates of
-      instance types that have one of their own.
+    - `template`: what it launches; None for a launch configuration. `own`: what it launches for the
+      instance types that have a launch template or an AMI of their own.
+    - `by_requirements`: what its overrides with requirements launch. AWS does not say which of them
+      an instance is of.
     - `types`: the types that it may launch; empty if they follow from requirements.
     - `unread`: why it is not known what it launches; empty if it is known.
     """
@@ -59,6 +61,7 @@ class GroupNow:
     members: tuple[GroupMember, ...] = ()
     template: Template | None = None
     own: Mapping[str, Template] = field(default_factory=dict)
+    by_requirements: tuple[Template, ...] = ()
     types: frozenset[str] = frozenset()
     configuration: str = ""
     unread: str = ""
@@ -66,10 +69,20 @@ class GroupNow:
     @property
     def launches(self) -> str:
         """What it launches, in words: two groups, or times, with the same words launch the same."""
-        templates = {str(one): one.image for one in (self.template, *self.own.values()) if one}
-        named = [f"{title} ({image})" if image else title for title, image in templates.items()]
-        named += [f"launch configuration {self.configuration}"] if self.configuration else []
+        templates = (self.template, *self.own.values(), *self.by_requirements)
+        named = {f"{one} ({one.image})" if one.image else str(one) for one in templates if one}
+        named |= {f"launch configuration {self.configuration}"} if self.configuration else set()
         return ", ".join([*sorted(named), *sorted(self.types)])
+
+    def launches_for(self, member: GroupMember) -> tuple[Template, ...]:
+        """What it may launch in place of a member, the member's own launch template first; nothing
+        for a launch configuration."""
+        if one := self.own.get(member.instance_type):
+            return (one,)
+        common = (self.template,) if self.template else ()
+        return tuple(
+            sorted(self.by_requirements or common, key=lambda one: one.id != member.template)
+        )
 
 
 def drift_of_member(member: GroupMember, image: str, group: GroupNow) -> tuple[str, ...]:
@@ -78,18 +91,28 @@ def drift_of_member(member: GroupMember, image: str, group: GroupNow) -> tuple[s
     return (*_by_template(member, image, group), *_by_type(member, group))
 
 
-def _by_template(member: GroupMember, image: str, group: GroupNow) -> Iterator[str]:
-    now = group.own.get(member.instance_type, group.template)
-    launched = f"version {member.version} of launch template {member.template}"
-    if now is None:
-        if member.configuration and member.configuration != group.configuration:
-            yield _from(f"launch configuration {member.configuration}", group.launches)
-        elif member.template:
-            yield _from(launched, group.launches)
-        return
+def _by_template(member: GroupMember, image: str, group: GroupNow) -> tuple[str, ...]:
+    """A member has drifted if it differs from all that the group may launch in its place."""
+    now = group.launches_for(member)
+    if not now:
+        return tuple(_by_configuration(member, group))
+    differences = [tuple(_differences(member, image, one)) for one in now]
+    return () if () in differences else differences[0]
+
+
+def _by_configuration(member: GroupMember, group: GroupNow) -> Iterator[str]:
+    if member.configuration and member.configuration != group.configuration:
+        yield _from(f"launch configuration {member.configuration}", group.launches)
+    elif member.template:
+        launched = f"version {member.version} of launch template {member.template}"
+        yield _from(launched, group.launches)
+
+
+def _differences(member: GroupMember, image: str, now: Template) -> Iterator[str]:
     if member.template:
         same = member.template == now.id
-        launched = f"version {member.version}" if same else launched
+        launched = f"version {member.version}"
+        launched = launched if same else f"{launched} of launch template {member.template}"
         if not same or (member.version.isdecimal() and member.version != now.version):
             yield _from(launched, str(now))
     elif member.configuration:
