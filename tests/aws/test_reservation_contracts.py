@@ -85,14 +85,17 @@ def test_terms_select_reservations_as_ec2_and_as_the_fake_do(aws: Sandbox) -> No
     )
 
 
-@pytest.mark.parametrize("unfit", [{"tenancy": "dedicated"}, {"platform": "Windows"}])
+@pytest.mark.parametrize(
+    "unfit",
+    [{"tenancy": "dedicated"}, {"platform": "Windows"}, {"platform": "Red Hat Enterprise Linux"}],
+)
 def test_reservations_that_nodes_cannot_run_in_are_told_apart(
     aws: Sandbox, unfit: dict[str, str]
 ) -> None:
     (one,) = Ec2CapacityReservations(partial(aws.client, "ec2")).matching(
         [term(id=reserve(aws, **unfit))]
     )
-    assert (one.fits, one.windows) == ("tenancy" not in unfit, "platform" in unfit)
+    assert (one.fits, one.platform) == ("tenancy" not in unfit, unfit.get("platform", "Linux/UNIX"))
 
 
 def test_a_refused_read_is_an_error(aws: Sandbox) -> None:

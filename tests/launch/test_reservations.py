@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from leeway.launch.fleets import FleetRequest
 from leeway.launch.prices import PriceCeiling
-from leeway.launch.reservations import CapacityReservation
+from leeway.launch.reservations import CapacityReservation, usable_reservations
 from leeway.selection.labels import (
     CAPACITY_TYPE,
     RESERVATION_ID,
     RESERVATION_INTERRUPTIBLE,
     RESERVATION_TYPE,
 )
+from leeway.selection.offers.allocatable import AmiFamily
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.offers.reservations import ReservedCapacity
 
@@ -184,7 +185,15 @@ def test_a_reservation_is_used_only_by_the_clusters_that_may(
 
 
 @pytest.mark.parametrize(
-    "unfit", [{"fits": False}, {"windows": True}, {"instance_type": "unknown.large"}, {"free": 0}]
+    "unfit",
+    [
+        {"fits": False},
+        {"platform": "Windows"},
+        {"platform": "Red Hat Enterprise Linux"},
+        {"platform": "Ubuntu Pro"},
+        {"instance_type": "unknown.large"},
+        {"free": 0},
+    ],
 )
 def test_a_reservation_that_nodes_cannot_run_in_is_left_out(
     world: World, catalog: Catalog, unfit: dict[str, Any]
@@ -193,6 +202,24 @@ def test_a_reservation_that_nodes_cannot_run_in_is_left_out(
     outcome = world.launch_nodes.launch(order(catalog, *documents(), waiting=pods(1)))
     assert outcome.complete
     assert launched_into(world) == ["-"]
+
+
+@pytest.mark.parametrize(
+    ("family", "platforms"),
+    [
+        (AmiFamily.BOTTLEROCKET, {"Linux/UNIX"}),
+        (AmiFamily.WINDOWS_2022, {"Windows"}),
+        (AmiFamily.CUSTOM, {"Linux/UNIX", "Red Hat Enterprise Linux", "Linux with SQL Server Web"}),
+    ],
+)
+def test_a_reservation_has_the_platform_of_the_amis(family: AmiFamily, platforms: set[str]) -> None:
+    names = [
+        *("Linux/UNIX", "Red Hat Enterprise Linux", "Linux with SQL Server Web"),
+        *("Windows", "Windows with SQL Server"),
+    ]
+    known = [reservation(name, platform=name) for name in names]
+    usable = usable_reservations(known, {}, NOW, family)
+    assert {one.capacity.id for one in usable} == platforms
 
 
 def test_pods_do_not_wait_for_reservations_that_cannot_be_read(

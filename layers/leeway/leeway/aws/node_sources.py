@@ -19,7 +19,7 @@ from leeway.bootstrap.node import UserDataError, described
 from leeway.clock import Clock
 from leeway.launch.belonging import Network, SecurityGroup, Subnet
 from leeway.launch.images import Image
-from leeway.launch.reservations import CapacityReservation
+from leeway.launch.reservations import LINUX, CapacityReservation
 from leeway.launch.resolve_pools import InstanceProfile, NodeCluster, NoWayToIam
 from leeway.manifests.base import CapacityReservationTerm, SecurityGroupTerm, SubnetTerm
 from leeway.manifests.node_class import AmiTerm
@@ -215,7 +215,7 @@ def _reservation(described: Mapping[str, Any]) -> CapacityReservation:
         free=described.get("AvailableInstanceCount", 0),
         total=described.get("TotalInstanceCount", 0),
         ends=described.get("EndDate"),
-        windows="Windows" in described.get("InstancePlatform", ""),
+        platform=described.get("InstancePlatform", LINUX),
         fits=described.get("Tenancy", "default") == "default"
         and not described.get("PlacementGroupArn"),
         is_open=described.get("InstanceMatchCriteria") == "open",

@@ -20,6 +20,7 @@ from leeway.manifests.base import CapacityReservationTerm
 from leeway.notices import block_ends_instances_at
 from leeway.reasons import Reason, ReasonCode
 from leeway.selection.labels import CAPACITY_TYPE, RESERVED
+from leeway.selection.offers.allocatable import AmiFamily
 from leeway.selection.offers.reservations import Reservation, ReservedCapacity
 
 RESERVATION_NOT_USED = ReasonCode(
@@ -44,11 +45,17 @@ DRAINED_BEFORE = timedelta(minutes=10)
 when EC2 warns; from then on nothing is launched into the block."""
 
 
+LINUX, _WINDOWS = "Linux/UNIX", "Windows"
+"""The platforms of AWS's AMIs for nodes."""
+
+
 @dataclass(frozen=True, slots=True)
 class CapacityReservation:
     """An active capacity reservation as EC2 describes it. `free` and `total` are instances; `ends`
-    is its end date, None if it has none. `fits` is False if nodes of Leeway cannot run in it: it is
-    of dedicated tenancy, or in a placement group. `is_open`: it takes every matching launch."""
+    is its end date, None if it has none. `platform` is EC2's name of the operating system and its
+    license, such as Red Hat Enterprise Linux. `fits` is False if nodes of Leeway cannot run in it:
+    it is of dedicated tenancy, or in a placement group. `is_open`: it takes every matching
+    launch."""
 
     capacity: ReservedCapacity
     owner: str
@@ -57,7 +64,7 @@ class CapacityReservation:
     free: int
     total: int
     ends: datetime | None = None
-    windows: bool = False
+    platform: str = LINUX
     fits: bool = True
     is_open: bool = False
     tags: Mapping[str, str] = field(default_factory=dict)
@@ -131,19 +138,27 @@ def usable_reservations(
     selected: Iterable[CapacityReservation],
     taken: Mapping[str, int],
     now: datetime,
-    *,
-    windows: bool,
+    family: AmiFamily,
 ) -> tuple[Reservation, ...]:
-    """Return the reservations that nodes may be launched into now. `taken` counts the launches that
-    EC2 may not have counted yet, by reservation."""
+    """Return the reservations that nodes of an AMI family may be launched into now. `taken` counts
+    the launches that EC2 may not have counted yet, by reservation."""
     return tuple(
         Reservation(
             one.capacity, one.instance_type, one.zone, max(0, one.free - taken.get(one.id, 0))
         )
         for one in selected
-        if one.fits and one.windows == windows
+        if one.fits and _has_platform(one, family)
         if one.drained_at is None or now < one.drained_at
     )
+
+
+def _has_platform(one: CapacityReservation, family: AmiFamily) -> bool:
+    """Whether AMIs of a family have the platform of a reservation: EC2 refuses other launches. An
+    AMI of the family Custom may have any platform but Windows. Source: EC2 user guide, "Launch
+    instances into an existing Capacity Reservation"."""
+    if family is AmiFamily.CUSTOM:
+        return not one.platform.startswith(_WINDOWS)
+    return one.platform == (_WINDOWS if family.windows else LINUX)
 
 
 def _names(term: CapacityReservationTerm, one: CapacityReservation) -> bool:

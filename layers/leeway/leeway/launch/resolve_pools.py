@@ -240,8 +240,8 @@ class PoolResolver:
         read_at = self._once(("reservations read", settings.node_class), lambda: now)
         found = self.selected_reservations(settings)
         taken = launched_since(intents, read_at)
-        windows = settings.template.pool.node_class.family.windows
-        usable = usable_reservations(found.of_cluster, taken, now, windows=windows)
+        family = settings.template.pool.node_class.family
+        usable = usable_reservations(found.of_cluster, taken, now, family)
         return usable, found.not_used
 
     def active_reservations(self, ids: Iterable[str]) -> frozenset[str]:
