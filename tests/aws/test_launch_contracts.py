@@ -601,6 +601,20 @@ def test_a_template_is_created_once_with_the_tags_of_its_cluster(embedded: Embed
     assert {tag["Key"]: tag["Value"] for tag in only["Tags"]} == wanted.tags
 
 
+def test_a_template_is_not_created_again_if_the_creation_of_another_one_fails(
+    embedded: Embedded,
+) -> None:
+    cluster = new("throttled")
+    wanted = [wanted_template(embedded, cluster) for _ in range(2)]
+    fault = {"service": "ec2", "action": "CreateLaunchTemplate", "count": 1}
+    throttled = {**fault, "error": "RequestLimitExceeded"}
+    embedded.aws.control("PUT", "faults", {"faults": [throttled]})
+    with pytest.raises(CloudUnavailable):
+        embedded.templates.ensure(wanted)
+    found = embedded.templates.ensure(wanted)
+    assert sorted(one.id for one in embedded.owned.owned_by(cluster)) == sorted(found.values())
+
+
 def test_a_template_that_somebody_else_created_is_not_used(embedded: Embedded) -> None:
     """With the name and the tags that Leeway would give it, it runs another program as root."""
     wanted, ec2 = wanted_template(embedded), embedded.aws.client("ec2")

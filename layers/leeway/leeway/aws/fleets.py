@@ -53,8 +53,7 @@ class Ec2LaunchTemplates:
         self._doubted.clear()
         wanted = {one.name: one for one in templates}
         missing = [one for name, one in wanted.items() if name not in self._ids]
-        created = in_parallel(self._create, missing, _AT_ONCE)
-        self._ids |= {one.name: found for one, found in zip(missing, created, strict=True)}
+        in_parallel(self._create, missing, _AT_ONCE)
         return {name: self._ids[name] for name in wanted}
 
     def doubt(self, ids: Collection[str]) -> None:
@@ -96,9 +95,10 @@ class Ec2LaunchTemplates:
                     found |= {one["LaunchTemplateId"] for one in page["LaunchTemplates"]}
         return found
 
-    def _create(self, template: LaunchTemplate) -> str:
-        """Create a template under a new name, and return its id. boto3 repeats a call that EC2 has
-        not answered with the same token, which makes it one call."""
+    def _create(self, template: LaunchTemplate) -> None:
+        """Create a template under a new name, and keep its id at once: the creation of another one
+        may fail. boto3 repeats a call that EC2 has not answered with the same token, which makes it
+        one call."""
         name = f"{template.name}-{secrets.token_hex(3)}"
         with aws_errors():
             created = self._client().create_launch_template(
@@ -110,7 +110,7 @@ class Ec2LaunchTemplates:
             )
         made = str(created["LaunchTemplate"]["LaunchTemplateId"])
         self._names[made] = name
-        return made
+        self._ids[template.name] = made
 
 
 _BY_PRICE = {SPOT: "price-capacity-optimized", ON_DEMAND: "lowest-price"}
