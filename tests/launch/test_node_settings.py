@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 import pytest
 from leeway.launch.belonging import Subnet
 from leeway.launch.node_settings import (
+    MOST_TAGS,
     NodeSettings,
     NotLaunchable,
     Setting,
@@ -147,9 +148,12 @@ def test_a_tag_that_would_change_the_owner_of_an_instance_is_refused(key: str) -
 
 
 def test_as_many_tags_as_ec2_accepts_beside_those_of_leeway() -> None:
-    user_tags(settings(node_class(tags={f"t{n}": "x" for n in range(44)})))
-    with pytest.raises(NotLaunchable, match="EC2 accepts 44 beside those of Leeway"):
-        user_tags(settings(node_class(tags={f"t{n}": "x" for n in range(45)})))
+    most = {f"t{n}": "x" for n in range(43)}
+    for own in (most, {**most, "Name": "x"}):
+        given = user_tags(settings(node_class(tags=own)))
+        assert len(instance_tags("prod", "web", "intent", "hash", given)) == MOST_TAGS
+    with pytest.raises(NotLaunchable, match="EC2 accepts 43 beside those of Leeway"):
+        user_tags(settings(node_class(tags={f"t{n}": "x" for n in range(44)})))
 
 
 CLASS_TAG = "karpenter.k8s.aws/ec2nodeclass"

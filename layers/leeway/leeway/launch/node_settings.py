@@ -174,7 +174,7 @@ def user_tags(settings: NodeSettings) -> Mapping[str, str]:
             if is_reserved(key):
                 raise NotLaunchable(f"key {key} of {setting.place} is reserved: remove the tag")
         merged |= setting.value
-    most = MOST_TAGS - len(_of_leeway("", "", "", ""))
+    most = MOST_TAGS - len(instance_tags("", "", "", "", merged).keys() - merged.keys())
     if len(merged) > most:
         raise NotLaunchable(
             f"pool {settings.pool} has {counted(len(merged), 'tag')} of its own, and EC2 accepts "
