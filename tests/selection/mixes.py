@@ -129,6 +129,7 @@ def _node(dice: random.Random, number: int, topologies: tuple[str, ...]) -> Exis
 FLEXIBLE = NodePool(
     "flexible", Requirements([Requirement.of(INSTANCE_TYPE, "Exists", min_values=2)]), weight=5
 )
+BOUNDED = replace(FLEXIBLE, name="bounded", limits={"cpu": 24_000, "memory": 48 * GIB}, weight=15)
 EITHER = NodePool(
     "either",
     Requirements([Requirement.of(CAPACITY_TYPE, "In", ["spot", "on-demand"], min_values=2)]),
@@ -138,7 +139,10 @@ OF_X = NodePool("of-x", Requirements.from_labels({TEAM: "x"}), weight=5)
 LASTING = NodePool("lasting", Requirements.from_labels({CAPACITY_TYPE: "on-demand"}))
 SHARED = NodePool("shared", on_demand=OnDemandShare(base=2000, percent=50))
 HESITANT = NodePool("hesitant", taints=(Taint("busy", effect="PreferNoSchedule"),), weight=20)
-POOLS = (PLAIN, TAINTED, LIMITED, FEW, FLEXIBLE, EITHER, OF_TEAMS, OF_X, LASTING, SHARED, HESITANT)
+POOLS = (
+    *(PLAIN, TAINTED, LIMITED, FEW, FLEXIBLE, BOUNDED, EITHER),
+    *(OF_TEAMS, OF_X, LASTING, SHARED, HESITANT),
+)
 
 TYPES = (
     instance_type("small", 2000, 4096, 0.05, spot=0.02),

@@ -7,7 +7,7 @@ from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import NodePool
 from leeway.selection.requirements import Requirement, Requirements
 
-from tests.selection.workloads import catalog, instance_type, pods, spec
+from tests.selection.workloads import GIB, catalog, instance_type, pods, spec
 
 MANY = [
     instance_type(f"t{i}.large", 2000 + i, 4096, 0.1 + i / 1000, spot=0.03 + i / 1000)
@@ -109,6 +109,25 @@ def test_too_few_types_for_min_values_are_reported() -> None:
     pool = NodePool("plain", Requirements([three]))
     plan = plan_for(instance_type("one", 2000, 4096, 0.1), pool=pool)
     assert "minValues 3 of instance-type" in plan.unschedulable[0].reason.message
+
+
+def test_limits_leave_the_types_that_min_values_need() -> None:
+    """The types that hold the pod have more memory, or more CPU, than the cheapest one."""
+    types = [instance_type("c", 2000, 4096, 0.05), instance_type("m", 2000, 8192, 0.06)]
+    two = Requirements([Requirement.of(INSTANCE_TYPE, "Exists", min_values=2)])
+    pool = NodePool("plain", two, limits={"cpu": 10**6, "memory": 2**50})
+    plan = plan_for(*types, pool=pool, cpu=500)
+    assert not plan.unschedulable
+    assert plan.launches[0].choices[0].instance_types == ("c", "m")
+
+
+def test_each_node_counts_as_the_largest_type_of_its_request_in_limits() -> None:
+    types = [instance_type("c", 2000, 4096, 0.05), instance_type("m", 2000, 8192, 0.06)]
+    two = Requirements([Requirement.of(INSTANCE_TYPE, "Exists", min_values=2)])
+    pool = NodePool("plain", two, limits={"cpu": 10**6, "memory": 20 * GIB})
+    plan = pack(pods("web", 4, spec(1500)), Supply([pool], catalog(*types)))
+    assert [node.choices[0].instance_types for node in plan.launches] == [("c", "m")] * 2
+    assert [miss.reason.code for miss in plan.unschedulable] == ["PoolLimitReached"] * 2
 
 
 def test_reserved_capacity_comes_first_and_costs_nothing_more() -> None:

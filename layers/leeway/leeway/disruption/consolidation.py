@@ -21,8 +21,8 @@ from leeway.launch.prices import ROUNDING, Prices
 from leeway.reasons import Reason, some
 from leeway.selection.labels import CAPACITY_TYPES, RESERVED, SPOT
 from leeway.selection.on_demand import Balances
+from leeway.selection.packing.min_values import unmet_min_values
 from leeway.selection.packing.plan import Plan, PlannedNode
-from leeway.selection.packing.requests import unmet_min_values
 from leeway.selection.packing.supply import UNKNOWN_PRICE, Candidate, Supply
 from leeway.selection.pods import ExistingNode, NodePool, Pod, PodSpec
 from leeway.selection.resources import Resources, printed

@@ -10,6 +10,7 @@ import numpy as np
 from leeway.selection.packing.pod_classes import Classifier, PodClasses
 from leeway.selection.packing.pod_groups import PodBatch, Units
 from leeway.selection.packing.supply import Candidate
+from leeway.selection.resources import Resources
 from leeway.selection.solver.problem import Bools, Floats, Problem, Proceed
 from leeway.selection.solver.programs import Pattern
 from leeway.selection.solver.solving import Solution, price, solve, solve_few
@@ -188,10 +189,12 @@ class NodeFiller:
 
 @dataclass(frozen=True)
 class NewNode:
-    """A node to launch: an offering (its position in the supply) and the batches on it."""
+    """A node to launch: an offering (its position in the supply) and the batches on it. `most`: the
+    amounts that it may count for in the limits of its pool, None for those of the offering."""
 
     offering: int
     batches: NodeBatches
+    most: Resources | None = None
 
 
 @dataclass
@@ -215,11 +218,12 @@ class Limits:
         reservation = one.offering.reservation
         return reservation is None or self.free[reservation.id] > 0
 
-    def take(self, one: Candidate) -> None:
-        """Subtract one node from the limits."""
+    def take(self, one: Candidate, most: Resources | None = None) -> None:
+        """Subtract one node from the limits, with these amounts if it may be larger."""
         remaining = self.remaining.get(one.pool.name, {})
+        amounts = one.type.capacity if most is None else most
         for name in remaining:
-            remaining[name] -= 1 if name == "nodes" else one.type.capacity.get(name, 0)
+            remaining[name] -= 1 if name == "nodes" else amounts.get(name, 0)
         if (reservation := one.offering.reservation) is not None:
             self.free[reservation.id] -= 1
 
@@ -313,7 +317,7 @@ def _within(classifier: Classifier, limits: Limits) -> Bools:
         remaining = limits.remaining.get(pool.name)
         if remaining:
             names = tuple(remaining)
-            counted = supply.limited(names)
+            counted = classifier.limited(names)
             inside = (counted <= np.array([remaining[name] for name in names])).all(axis=1)
             found &= inside | (supply.of_pool != number)
     return found

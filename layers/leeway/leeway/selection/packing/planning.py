@@ -273,14 +273,14 @@ class Draft:
         that depend on them or on a node that was split."""
         supply = self._classifier.supply
         while any(pool.has_min_values for pool in supply.pools):
-            planned = itertools.starmap(self._as_existing, enumerate(self._new))
-            limits = limits_of(supply, [*self._nodes, *planned], len(self._new))
+            limits = limits_of(supply, self._nodes, 0)
             nodes, rejected = meeting_min_values(self._new, self._classifier, limits)
-            if len(nodes) == len(self._new) and not rejected:
-                return
+            done = len(nodes) == len(self._new) and not rejected
             self._new = nodes
             self._unplaced |= rejected
             self._leave_out_unmet()
+            if done:
+                return
 
     def _leave_out_unmet(self) -> None:
         """Remove the pods whose terms do not hold. What is left of a node may be launched as

@@ -79,6 +79,7 @@ class Classifier:
         self._fitting: dict[object, Bools] = {}
         self._usable: dict[object, tuple[Bools, int]] = {}
         self._sizes: dict[object, Floats] = {}
+        self._limited: dict[tuple[str, ...], Floats] = {}
         self.launchable: dict[object, Ints] = {}
 
     def allowed(self, batch: PodBatch, eligible: Bools | None = None) -> Bools:
@@ -112,6 +113,12 @@ class Classifier:
             found = found & eligible
         plain = found & ~self.supply.exotic
         return plain if plain.any() else found
+
+    def limited(self, resources: tuple[str, ...]) -> Floats:
+        """Return the amount that each offering adds towards the limits of its pool: O x R."""
+        if resources not in self._limited:
+            self._limited[resources] = self.supply.limited(resources)
+        return self._limited[resources]
 
     def holding(self, amounts: Floats) -> Bools:
         """The offerings with a capacity of at least these amounts (R): O."""

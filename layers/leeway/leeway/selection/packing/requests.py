@@ -8,24 +8,12 @@ from dataclasses import replace
 import numpy as np
 
 from leeway.reasons import Reason
-from leeway.selection.labels import (
-    CAPACITY_TYPE,
-    CAPACITY_TYPES,
-    ON_DEMAND,
-    SPOT,
-    ZONE,
-    ZONE_ID,
-    short,
-)
+from leeway.selection.labels import CAPACITY_TYPES, ON_DEMAND, SPOT
 from leeway.selection.offers.catalog import OF_MARKETS
 from leeway.selection.on_demand import Balances
+from leeway.selection.packing.min_values import enough, too_few_types, unmet_min_values, value
 from leeway.selection.packing.new_nodes import Limits, NewNode, load_of
-from leeway.selection.packing.plan import (
-    NO_NODE_POOL_MATCHES,
-    POOL_LIMIT_REACHED,
-    Choice,
-    PlannedNode,
-)
+from leeway.selection.packing.plan import POOL_LIMIT_REACHED, Choice, PlannedNode
 from leeway.selection.packing.pod_classes import Classifier
 from leeway.selection.packing.supply import UNKNOWN_PRICE, Candidate, Supply
 from leeway.selection.resources import Resources
@@ -114,79 +102,75 @@ def _diverse(supply: Supply, cheapest: Ints, wanted: Mapping[str, int]) -> Ints:
     return cheapest[sorted([*kept, *others][:MAX_TYPES])]
 
 
-def value(candidate: Candidate, key: str) -> str:
-    """The value of a label on the nodes of a candidate; empty without the label."""
-    if key == ZONE:
-        return candidate.offering.zone
-    if key == ZONE_ID:
-        return candidate.offering.zone_id
-    if key == CAPACITY_TYPE:
-        return candidate.offering.capacity_type
-    return candidate.type.labels.get(key, "")
-
-
-def unmet_min_values(supply: Supply, feasible: Ints) -> str | None:
-    """Return which minValues of the pool these offerings do not meet; None if they meet all."""
-    pool = supply.candidates[feasible[0]].pool
-    if not pool.has_min_values:
-        return None
-    offered = [supply.candidates[i] for i in feasible]
-    for key, requirement in pool.requirements.items():
-        if requirement.min_values:
-            available = len({value(candidate, key) for candidate in offered} - {""})
-            if available < requirement.min_values:
-                return (
-                    f"minValues {requirement.min_values} of {short(key)}, and only "
-                    f"{available} match"
-                )
-    return None
-
-
 def meeting_min_values(
     nodes: Sequence[NewNode], classifier: Classifier, limits: Limits | None = None
 ) -> tuple[list[NewNode], dict[str, Reason]]:
     """Return the nodes, those with fewer types than the minValues of their pool need split until
     enough types fit, and the pods for which too few types exist, each with the reason. `limits` are
-    those that the nodes leave: they limit what is split off. None: no limits, to compare prices."""
-    if not any(pool.has_min_values for pool in classifier.supply.pools):
+    those that other nodes leave: each node takes of them, in order, as much as the largest type
+    that its minValues need. None: no limits, to compare prices."""
+    supply = classifier.supply
+    if not any(pool.has_min_values for pool in supply.pools):
         return list(nodes), {}
+    if limits is not None:
+        for node in nodes:
+            if not supply.candidates[node.offering].pool.has_min_values:
+                limits.take(supply.candidates[node.offering])
     kept: list[NewNode] = []
     rejected: dict[str, Reason] = {}
     waiting = list(reversed(nodes))
     while waiting:
         node = waiting.pop()
-        _, feasible = _feasible(node, classifier)
-        unmet = unmet_min_values(classifier.supply, feasible)
-        if unmet is None:
-            kept.append(node)
-        elif halves := _halves(node):
-            kept_half, other = halves
-            waiting.append(kept_half)
-            moved = _within_limits(other, feasible, classifier.supply, limits) if limits else other
-            if moved:
-                waiting.append(moved)
-            else:
-                rejected |= dict.fromkeys(_names(other), POOL_LIMIT_REACHED())
+        found = _with_min_values(node, classifier, limits)
+        if isinstance(found, NewNode):
+            kept.append(found)
+        elif halves := _halves(node, classifier):
+            waiting += reversed(halves)
         else:
-            pool = classifier.supply.candidates[node.offering].pool.name
-            reason = NO_NODE_POOL_MATCHES(
-                why="Too few instance types have room for the pod: "
-                f"node pool {pool} requires {unmet}"
-            )
-            rejected |= dict.fromkeys(_names(node), reason)
+            rejected |= dict.fromkeys(_names(node), found)
     return kept, rejected
 
 
-def _within_limits(node: NewNode, feasible: Ints, supply: Supply, limits: Limits) -> NewNode | None:
-    """The node, counted in the limits; on the cheapest other offering if its own has no room in its
-    reservation. None if the limits do not allow it."""
-    others = supply.by_price(feasible[~supply.reserved[feasible]]).tolist()
-    for offering in (node.offering, *others):
-        one = supply.candidates[offering]
-        if limits.admits(one) and limits.has_room(one):
-            limits.take(one)
-            return replace(node, offering=offering)
-    return None
+def _with_min_values(
+    node: NewNode, classifier: Classifier, limits: Limits | None
+) -> NewNode | Reason:
+    """The node, counted in the limits with the largest of the types that its minValues need; on the
+    cheapest other offering if its own has no room. Or why it cannot be launched."""
+    supply = classifier.supply
+    pool = supply.candidates[node.offering].pool
+    if not pool.has_min_values:
+        return node
+    _, fitting = _fitting(node, classifier)
+    if unmet := unmet_min_values(supply, fitting):
+        return too_few_types({pool.name: unmet})
+    if limits is None:
+        return node
+    names = _limited(node, classifier)
+    left = np.array([limits.remaining[pool.name][name] for name in names])
+    counted = classifier.limited(names)
+    within = fitting[(counted[fitting] <= left).all(axis=1)]
+    offering = _with_room(node, within, supply, limits)
+    if offering is None:
+        return POOL_LIMIT_REACHED()
+    whole = np.maximum([(pool.limits or {})[name] for name in names], 1)
+    sizes = (counted[within] / whole).max(axis=1, initial=0)
+    smallest = np.array([offering, *within[np.argsort(sizes, kind="stable")]])
+    needed = enough(supply, smallest)
+    if needed is None:
+        return POOL_LIMIT_REACHED()
+    amounts = counted[smallest[: max(needed, 1)]].max(axis=0).astype(int).tolist()
+    most = Resources(dict(zip(names, amounts, strict=True)))
+    limits.take(supply.candidates[offering], most)
+    return replace(node, offering=offering, most=most)
+
+
+def _with_room(node: NewNode, within: Ints, supply: Supply, limits: Limits) -> int | None:
+    """The offering of the node, or else the cheapest one without a reservation, that is `within`
+    the limits and has room in its reservation."""
+    if node.offering in within and limits.has_room(supply.candidates[node.offering]):
+        return node.offering
+    others = supply.by_price(within[~supply.reserved[within]])
+    return int(others[0]) if len(others) else None
 
 
 def make_requests(
@@ -266,7 +250,25 @@ def _with(balances: Balances, candidate: Candidate, sign: int = 1) -> Balances:
 
 
 def _feasible(node: NewNode, classifier: Classifier) -> tuple[object, Ints]:
-    """The offerings of the node's pool that fit its pods and use no more of the limits."""
+    """The offerings of the node's pool that fit its pods and use no more of the limits than the
+    node may."""
+    key, fitting = _fitting(node, classifier)
+    names = _limited(node, classifier)
+    if not names:
+        return key, fitting
+    counted = classifier.limited(names)
+    most = counted[node.offering]
+    if node.most is not None:
+        most = np.array([node.most.of(name) for name in names], dtype=float)
+    key = (key, most.tobytes())
+    known = classifier.launchable
+    if key not in known:
+        known[key] = fitting[(counted[fitting] <= most).all(axis=1)]
+    return key, known[key]
+
+
+def _fitting(node: NewNode, classifier: Classifier) -> tuple[object, Ints]:
+    """The offerings of the node's pool that fit its pods, whatever its limits."""
     requested = load_of(node, classifier)
     place = frozenset(classifier.place(batch) for batch, _ in node.batches)
     pool = classifier.supply.of_pool[node.offering]
@@ -276,9 +278,7 @@ def _feasible(node: NewNode, classifier: Classifier) -> tuple[object, Ints]:
         place,
         int(pool),
         bool(exotic[node.offering]),
-        node.offering
-        if _limited(node, classifier) or classifier.supply.reserved[node.offering]
-        else -1,
+        node.offering if classifier.supply.reserved[node.offering] else -1,
     )
     known = classifier.launchable
     if key not in known:
@@ -287,9 +287,6 @@ def _feasible(node: NewNode, classifier: Classifier) -> tuple[object, Ints]:
         feasible = classifier.holding(requested) & of_pool
         for batch, _ in node.batches:
             feasible &= classifier.allowed(batch, of_pool)
-        if limits := _limited(node, classifier):
-            counted = classifier.supply.limited(limits)
-            feasible &= (counted <= counted[node.offering]).all(axis=1)
         known[key] = np.flatnonzero(feasible)
     return key, known[key]
 
@@ -311,13 +308,25 @@ def _requests(node: NewNode) -> Resources:
     return total
 
 
-def _halves(node: NewNode) -> list[NewNode]:
-    """Two nodes, each with half of the units; none if there is only one unit."""
+def _halves(node: NewNode, classifier: Classifier) -> list[NewNode]:
+    """Two nodes, each with half of the units, on the cheapest offering; none if there is only one
+    unit. A node in a reservation stays there."""
     units = [(batch, unit) for batch, units in node.batches for unit in units]
     if len(units) < 2:
         return []
     middle = len(units) // 2
-    return [
+    halves = [
         NewNode(node.offering, tuple((batch, (unit,)) for batch, unit in half))
         for half in (units[:middle], units[middle:])
     ]
+    supply = classifier.supply
+    if supply.reserved[node.offering]:
+        return halves
+    return [replace(half, offering=_cheapest_paid(half, classifier)) for half in halves]
+
+
+def _cheapest_paid(node: NewNode, classifier: Classifier) -> int:
+    """The cheapest offering without a reservation that fits the pods of a node."""
+    supply = classifier.supply
+    _, fitting = _fitting(node, classifier)
+    return int(supply.by_price(fitting[~supply.reserved[fitting]])[0])
