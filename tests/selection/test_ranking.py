@@ -130,6 +130,29 @@ def test_each_node_counts_as_the_largest_type_of_its_request_in_limits() -> None
     assert [miss.reason.code for miss in plan.unschedulable] == ["PoolLimitReached"] * 2
 
 
+def test_pods_with_too_few_types_for_the_min_values_of_a_pool_get_a_node_of_another() -> None:
+    three = Requirements([Requirement.of(INSTANCE_TYPE, "Exists", min_values=3)])
+    pools = [NodePool("flexible", three, weight=10), NodePool("fallback")]
+    waiting = [*pods("web", 2, spec(1500)), *pods("small", 1, spec(700))]
+    types = [instance_type(f"t{cores}", 1000 * cores, 4096, 0.1 * cores) for cores in (1, 2, 3)]
+    plan = pack(waiting, Supply(pools, catalog(*types)))
+    assert not plan.unschedulable
+    assert {(node.pool, node.pods) for node in plan.launches} >= {
+        ("flexible", ("default/small-0",)),
+    }
+    assert {node.pool for node in plan.launches if "default/web-0" in node.pods} == {"fallback"}
+
+
+def test_pods_for_which_limits_leave_too_few_types_get_a_node_of_another_pool() -> None:
+    types = [instance_type("c", 2000, 4096, 0.05), instance_type("m", 2000, 8192, 0.06)]
+    two = Requirements([Requirement.of(INSTANCE_TYPE, "Exists", min_values=2)])
+    limited = NodePool("limited", two, limits={"memory": 12 * GIB}, weight=10)
+    supply = Supply([limited, NodePool("fallback")], catalog(*types))
+    plan = pack(pods("web", 3, spec(1500)), supply)
+    assert not plan.unschedulable
+    assert sorted(node.pool for node in plan.launches) == ["fallback", "fallback", "limited"]
+
+
 def test_reserved_capacity_comes_first_and_costs_nothing_more() -> None:
     reserved = instance_type("m", 2000, 4096, 0.1)
     both = type(reserved)(

@@ -182,14 +182,16 @@ class Draft:
                 names = [n for n in self._unplaced if self._specs[n] == spec]
                 found |= self._add([name for name in names if name not in self._infeasible])
 
-    def _add(self, names: Sequence[str]) -> bool:
-        """Plan some of the pods without a node. Returns whether any of them has a node now."""
+    def _add(self, names: Sequence[str], closed: Collection[str] = ()) -> bool:
+        """Plan some of the pods without a node, on no new node of `closed` pools. Returns whether
+        any of them has a node now."""
         if not names:
             return False
         waiting = [Pod(name, fully_relaxed(self._specs[name], soft_taints=True)) for name in names]
+        new = itertools.starmap(self._as_existing, enumerate(self._new))
         nodes = [
             *self._existing_nodes(),
-            *itertools.starmap(self._as_existing, enumerate(self._new)),
+            *(node.full() if node.pool in closed else node for node in new),
         ]
         run = PackingRun(
             waiting,
@@ -199,6 +201,7 @@ class Draft:
             self._search,
             len(self._new),
             self._counters,
+            closed=closed,
         )
         run.plan()
         before = len(self._unplaced)
@@ -270,17 +273,28 @@ class Draft:
 
     def _meet_min_values(self) -> None:
         """Split nodes until enough types fit, and leave out the pods with too few types, and those
-        that depend on them or on a node that was split."""
-        supply = self._classifier.supply
+        that depend on them or on a node that was split. They are planned again once without each
+        pool that could not launch their nodes."""
+        supply, closed = self._classifier.supply, set[str]()
         while any(pool.has_min_values for pool in supply.pools):
             limits = limits_of(supply, self._nodes, 0)
             nodes, rejected = meeting_min_values(self._new, self._classifier, limits)
             done = len(nodes) == len(self._new) and not rejected
+            further = {
+                supply.candidates[node.offering].pool.name
+                for node in self._new
+                for _, units in node.batches
+                if any(name in rejected for unit in units for name in unit)
+            } - closed
+            before = set(self._unplaced)
             self._new = nodes
             self._unplaced |= rejected
             self._leave_out_unmet()
             if done:
                 return
+            closed |= further
+            if further and any(pool.name not in closed for pool in supply.pools):
+                self._add([name for name in self._unplaced if name not in before], closed)
 
     def _leave_out_unmet(self) -> None:
         """Remove the pods whose terms do not hold. What is left of a node may be launched as

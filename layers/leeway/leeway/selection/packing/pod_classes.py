@@ -4,12 +4,14 @@ If there are too many classes, batches are classified by size, candidate offerin
 that they both cap and add to. The other counters are checked when pods are assigned to nodes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import batched
 
 import numpy as np
 
+from leeway.reasons import Reason
+from leeway.selection.packing.min_values import too_few_types, unmet_min_values
 from leeway.selection.packing.pod_groups import PodBatch
 from leeway.selection.packing.supply import Supply
 from leeway.selection.solver.problem import Bools, Floats, Ints, Problem
@@ -80,6 +82,8 @@ class Classifier:
         self._usable: dict[object, tuple[Bools, int]] = {}
         self._sizes: dict[object, Floats] = {}
         self._limited: dict[tuple[str, ...], Floats] = {}
+        self._too_few: dict[object, tuple[Bools, Mapping[str, str]]] = {}
+        self._demanding = [n for n, pool in enumerate(supply.pools) if pool.has_min_values]
         self.launchable: dict[object, Ints] = {}
 
     def allowed(self, batch: PodBatch, eligible: Bools | None = None) -> Bools:
@@ -100,6 +104,17 @@ class Classifier:
         return self._usable[key]
 
     def _allowed(self, batch: PodBatch, zone: int | None, eligible: Bools | None) -> Bools:
+        found = self._fits(batch, zone)
+        if self._demanding:
+            found = found & ~self._with_too_few(batch, zone)[0]
+        return self._plain(found, eligible)
+
+    def fitting(self, batch: PodBatch, eligible: Bools) -> Bools:
+        """The eligible offerings that one unit of a batch may use and fits, also those of pools
+        whose minValues they do not meet: O."""
+        return self._plain(self._fits(batch, batch.zone), eligible)
+
+    def _fits(self, batch: PodBatch, zone: int | None) -> Bools:
         key = (zone, batch.shape)
         if key not in self._fitting:
             fitting = self.holding(self.size(batch))
@@ -108,11 +123,34 @@ class Classifier:
             if zone is not None:
                 fitting &= self.supply.zones == zone
             self._fitting[key] = fitting
-        found = self._fitting[key]
+        return self._fitting[key]
+
+    def _plain(self, found: Bools, eligible: Bools | None) -> Bools:
         if eligible is not None:
             found = found & eligible
         plain = found & ~self.supply.exotic
         return plain if plain.any() else found
+
+    def _with_too_few(self, batch: PodBatch, zone: int | None) -> tuple[Bools, Mapping[str, str]]:
+        """The offerings of the pools of which too few types fit one unit for their minValues: no
+        node of such a pool can be launched for it. And the unmet minValues by pool."""
+        key = (zone, batch.shape)
+        if key not in self._too_few:
+            excluded, unmet = np.zeros(len(self.supply), dtype=bool), dict[str, str]()
+            for number in self._demanding:
+                own = self.supply.of_pool == number
+                offered = np.flatnonzero(self._plain(self._fits(batch, zone), own))
+                if len(offered) and (missing := unmet_min_values(self.supply, offered)):
+                    excluded |= own
+                    unmet[self.supply.pools[number].name] = missing
+            self._too_few[key] = excluded, unmet
+        return self._too_few[key]
+
+    def too_few_types(self, batch: PodBatch) -> Reason | None:
+        """Why pools that have nodes for one unit launch none for it: too few of their types fit it
+        for their minValues. None if there is no such pool."""
+        unmet = self._with_too_few(batch, batch.zone)[1] if self._demanding else None
+        return too_few_types(unmet) if unmet else None
 
     def limited(self, resources: tuple[str, ...]) -> Floats:
         """Return the amount that each offering adds towards the limits of its pool: O x R."""

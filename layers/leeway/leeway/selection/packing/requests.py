@@ -286,7 +286,7 @@ def _fitting(node: NewNode, classifier: Classifier) -> tuple[object, Ints]:
         of_pool: Bools = (classifier.supply.of_pool == pool) & (exotic == exotic[node.offering])
         feasible = classifier.holding(requested) & of_pool
         for batch, _ in node.batches:
-            feasible &= classifier.allowed(batch, of_pool)
+            feasible &= classifier.fitting(batch, of_pool)
         known[key] = np.flatnonzero(feasible)
     return key, known[key]
 

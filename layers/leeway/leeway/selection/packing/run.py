@@ -97,7 +97,7 @@ class PackingRun:
 
     `explanations` are those of the supply before `with_variants_for`. The last `planned` of the
     nodes are not launched yet. `counters` are those of the run whose plan this run extends. `ranks`
-    orders pods by name: a lower rank is placed earlier.
+    orders pods by name: a lower rank is placed earlier. Nothing is launched from `closed` pools.
     """
 
     def __init__(
@@ -110,6 +110,7 @@ class PackingRun:
         planned: int = 0,
         counters: Counters | None = None,
         ranks: Mapping[str, int] | None = None,
+        closed: Iterable[str] = (),
     ) -> None:
         self._explanations = explanations
         self._search = search
@@ -125,6 +126,7 @@ class PackingRun:
         self.labels = LabelDomains(self.counters, classifier, self.existing)
         self.zones = self._count_zones()
         self.limits = limits_of(supply, nodes, planned)
+        self.limits.remaining.update({pool: {"nodes": 0} for pool in closed})
         taints = [t for pool in supply.pools for t in pool.taints]
         taints += [t for node in nodes for t in node.taints]
         self.soft_taints = any(taint.effect == "PreferNoSchedule" for taint in taints)
@@ -261,7 +263,8 @@ class PackingRun:
             if choice.any:
                 feasible.append((group, choice))
             else:
-                why = self._explanations.explain(group.spec)
+                why = self.classifier.too_few_types(PodBatch.of(group, group.pods[:1]))
+                why = why or self._explanations.explain(group.spec)
                 yield Unplaced(group, group.pods, why, infeasible=True)
         batches: list[PodBatch] = []
         ranked = sorted(feasible, key=lambda entry: self._rank(entry[0]))
@@ -350,7 +353,8 @@ class PackingRun:
     def _unplaced(self, batches: Iterable[PodBatch], reason: Reason | None) -> Iterable[Unplaced]:
         for batch in batches:
             zone = self._zone(batch)
-            reason_of_batch = reason if self.classifier.allowed(batch).any() else None
+            fits = self.classifier.allowed(batch).any()
+            reason_of_batch = reason if fits else self.classifier.too_few_types(batch)
             for group, names in batch.pods_by_group():
                 if batch.zone is not None:
                     self.zones.add(group.rules, batch.zone, -len(names))
