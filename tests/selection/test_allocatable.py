@@ -140,6 +140,23 @@ def test_windows_has_one_interface_for_pods(described: Described) -> None:
     assert max_pods(machine(described["m5.large"]), of) == 9
 
 
+@pytest.mark.parametrize(
+    ("of", "addresses"),
+    [
+        (NodeClass(family=AmiFamily.WINDOWS_2022), 9),
+        (NodeClass(family=AmiFamily.WINDOWS_2022, kubelet=Kubelet(max_pods=5)), 9),
+        (NodeClass(family=AmiFamily.WINDOWS_2022, prefix_delegation=True), 144),
+        (NodeClass(), 0),
+    ],
+)
+def test_only_windows_has_addresses_that_pods_request(
+    described: Described, of: NodeClass, addresses: int
+) -> None:
+    whole, left = node(described, "m5.large", of)
+    for published in (whole, left):
+        assert int(published.get("vpc.amazonaws.com/PrivateIPv4Address", "0")) == addresses
+
+
 def test_memory_is_reserved_by_addresses_on_amazon_linux_and_by_pods_on_bottlerocket(
     described: Described,
 ) -> None:

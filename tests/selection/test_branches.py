@@ -4,7 +4,7 @@ import pytest
 from leeway.selection.labels import FAMILY, INSTANCE, INSTANCE_TYPE
 from leeway.selection.offers.allocatable import AmiFamily, NodeClass
 from leeway.selection.offers.catalog import Catalog
-from leeway.selection.offers.machines import POD_ENI, branch_interfaces
+from leeway.selection.offers.machines import POD_ENI, PRIVATE_IPV4, branch_interfaces
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import NodePool, Pod, PodSpec
@@ -110,3 +110,13 @@ def test_pods_without_security_groups_use_all_types(catalog: Catalog) -> None:
 def test_windows_has_no_branches(catalog: Catalog) -> None:
     table = catalog.for_node_class(NodeClass(family=AmiFamily.WINDOWS_2022))
     assert table.type(catalog.index["m5.large"]).capacity.of(POD_ENI) == 0
+
+
+def test_a_pod_of_windows_gets_a_node_with_an_address_for_it(catalog: Catalog) -> None:
+    """EKS makes each pod that selects Windows request one."""
+    asked = Resources({"cpu": 10, "pods": 1, PRIVATE_IPV4: 1})
+    waiting = [Pod("default/web", PodSpec(requests=asked))]
+    windows = NodePool("windows", node_class=NodeClass(family=AmiFamily.WINDOWS_2022))
+    plan = pack(waiting, Supply([windows], catalog))
+    assert [node.pods for node in plan.launches] == [("default/web",)]
+    assert pack(waiting, Supply([NodePool("linux")], catalog)).unschedulable

@@ -11,7 +11,7 @@ from enum import StrEnum
 from fractions import Fraction
 from functools import cache
 
-from leeway.selection.offers.machines import EFA, POD_ENI, Machine
+from leeway.selection.offers.machines import EFA, POD_ENI, PRIVATE_IPV4, Machine
 from leeway.selection.offers.overlays import Overlay
 from leeway.selection.resources import EBS_VOLUMES, Resources, parse, whole
 
@@ -118,7 +118,8 @@ def capacity(machine: Machine, node_class: NodeClass) -> Resources:
     memory -= _share(memory, node_class.vm_memory_overhead)
     interfaces = {POD_ENI: machine.branches, EFA: _efas(machine, node_class)}
     if node_class.family.windows:
-        interfaces = dict.fromkeys(interfaces, 0)
+        addresses = _addresses_of_pods(machine, node_class)
+        interfaces = {**dict.fromkeys(interfaces, 0), PRIVATE_IPV4: addresses}
     return Resources(
         {
             "cpu": machine.vcpus * 1000,
@@ -130,6 +131,13 @@ def capacity(machine: Machine, node_class: NodeClass) -> Resources:
             **interfaces,
         }
     )
+
+
+def _addresses_of_pods(machine: Machine, node_class: NodeClass) -> int:
+    """The Amazon VPC resource controller publishes the addresses of the one interface that pods of
+    Windows use, whatever the kubelet's maximum of pods."""
+    slot = _PREFIX_SIZE if node_class.prefix_delegation else 1
+    return _pods_by_addresses(machine, node_class.family, slot)
 
 
 def _efas(machine: Machine, node_class: NodeClass) -> int:

@@ -172,7 +172,9 @@ ACCELERATORS = frozenset({*GPU_RESOURCES.values(), NEURON, NEURON_CORE})
 """Extended resources of accelerators. Their types are used only on request."""
 EFA = "vpc.amazonaws.com/efa"
 """Elastic Fabric Adapters: network interfaces that pods request as a resource."""
-INTERFACES = frozenset({POD_ENI, EFA})
+PRIVATE_IPV4 = "vpc.amazonaws.com/PrivateIPv4Address"
+"""The addresses of pods on a Windows node: EKS makes each pod that selects Windows request one."""
+INTERFACES = frozenset({POD_ENI, EFA, PRIVATE_IPV4})
 """Extended resources of the network."""
 
 _ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
