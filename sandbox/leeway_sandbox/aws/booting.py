@@ -230,6 +230,9 @@ def resources(
     devices = _devices(kind, accelerator)
     if efas and configuration.family != "Windows":
         devices["vpc.amazonaws.com/efa"] = str(efas)
+    if configuration.family == "Windows":
+        addresses = str(_pods_of_network(kind, configuration))
+        devices["vpc.amazonaws.com/PrivateIPv4Address"] = addresses
     storage_mib = storage * 1024
     kept_storage = _of(STORAGE, reserved) + _of(STORAGE, system)
     free_storage = storage_mib - kept_storage // (1000 * MIB) - int(storage_mib * _STORAGE_SHARE)

@@ -13,6 +13,9 @@ from leeway_sandbox.kubernetes.objects import Object, copy, labels_of, name_of
 from leeway_sandbox.kubernetes.registry import Kind
 from leeway_sandbox.kubernetes.store import Store
 
+# Source: the webhook of the Amazon VPC resource controller, which EKS runs.
+_ADDRESSES_OF_WINDOWS = "vpc.amazonaws.com/PrivateIPv4Address"
+_OS = "kubernetes.io/os"
 _TOLERATED_SECONDS = 300
 _SHARES = {"maxUnavailable": "25%", "maxSurge": "25%"}
 # Constant defaults; those of a section are merged into an existing section.
@@ -169,8 +172,13 @@ def _write_quantities(sections: Iterable[Any]) -> None:
 
 
 def _admit_pod(pod: Object, store: Store) -> None:
-    """Apply the admission plugins: priority, tolerations of lost nodes, first status."""
+    """Apply the admission plugins: priority, tolerations of lost nodes, first status. And the
+    webhook of EKS for pods of Windows."""
     spec = pod["spec"]
+    if _selects_windows(spec) and not spec.get("hostNetwork") and _gives_windows_addresses(store):
+        resources = spec["containers"][0]["resources"]
+        for section in ("requests", "limits"):
+            resources[section] = {**(resources.get(section) or {}), _ADDRESSES_OF_WINDOWS: "1"}
     tolerations = spec.setdefault("tolerations", [])
     toleration = {"operator": "Exists", "effect": "NoExecute"}
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
@@ -184,6 +192,21 @@ def _admit_pod(pod: Object, store: Store) -> None:
     policy = (found or {}).get("preemptionPolicy", "PreemptLowerPriority")
     spec.setdefault("preemptionPolicy", policy)
     pod["status"] = {"phase": "Pending", "qosClass": _quality(spec)}
+
+
+def _selects_windows(spec: Object) -> bool:
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    return (spec.get("nodeSelector") or {}).get(_OS) == "windows" or any(
+        one["key"] == _OS and one["operator"] == "In" and "windows" in one["values"]
+        for term in required.get("nodeSelectorTerms") or ()
+        for one in term.get("matchExpressions") or ()
+    )
+
+
+def _gives_windows_addresses(store: Store) -> bool:
+    found = store.get(registry.CONFIG_MAP, "kube-system", "amazon-vpc-cni") or {}
+    return (found.get("data") or {}).get("enable-windows-ipam") == "true"
 
 
 def _covers(toleration: Object, key: str) -> bool:

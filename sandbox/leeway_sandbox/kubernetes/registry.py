@@ -190,6 +190,7 @@ EVICTION = Kind("policy", "v1", "Eviction", "", True, Eviction, ())
 POD = KINDS["", "v1", "pods"]
 NODE = KINDS["", "v1", "nodes"]
 NAMESPACE = KINDS["", "v1", "namespaces"]
+CONFIG_MAP = KINDS["", "v1", "configmaps"]
 EVENT = KINDS["", "v1", "events"]
 SERVICE_ACCOUNT = KINDS["", "v1", "serviceaccounts"]
 PERSISTENT_VOLUME = KINDS["", "v1", "persistentvolumes"]

@@ -244,7 +244,9 @@ def test_a_windows_node(aws: Sandbox, recorder: Recorder) -> None:
     labels = node["metadata"]["labels"]
     assert (labels["kubernetes.io/os"], labels["team"]) == ("windows", "search")
     assert labels["node.kubernetes.io/windows-build"] == "10.0.20348"
-    assert node["status"]["capacity"]["pods"] == "9", "the addresses of one interface less one"
+    capacity = node["status"]["capacity"]
+    assert capacity["pods"] == "9", "the addresses of one interface less one"
+    assert capacity["vpc.amazonaws.com/PrivateIPv4Address"] == "9"
 
 
 def test_accelerators_need_an_ami_with_their_drivers(aws: Sandbox, recorder: Recorder) -> None:

@@ -204,3 +204,28 @@ def test_a_node_without_an_instance_is_stored_unchanged(cluster: Live) -> None:
     rows = {row["cells"][0]: row["cells"][1] for row in listed.json()["rows"]}
     assert rows["bare"] == "Unknown"
     assert cluster.api.delete("/api/v1/nodes/bare").json()["status"] == "Success"
+
+
+def test_a_pod_that_selects_windows_requests_an_address_if_the_cluster_gives_them(
+    cluster: Live,
+) -> None:
+    """As after the webhook of EKS."""
+    addresses = "vpc.amazonaws.com/PrivateIPv4Address"
+    usual, early, late = (bare_pod(name) for name in ("usual", "early", "late"))
+    for pod in (early, late):
+        pod["spec"]["nodeSelector"] = {"kubernetes.io/os": "windows"}
+    cluster.create(PODS, early)
+    cluster.create(
+        "/api/v1/namespaces/kube-system/configmaps",
+        config_map("amazon-vpc-cni", **{"enable-windows-ipam": "true"}),
+    )
+    cluster.create(PODS, usual)
+    cluster.create(PODS, late)
+
+    def resources(name: str) -> dict[str, Any]:
+        found: dict[str, Any] = cluster.api.get(f"{PODS}/{name}").json()
+        return dict(found["spec"]["containers"][0]["resources"])
+
+    one = {addresses: "1"}
+    assert resources("late") == {"requests": one, "limits": one}
+    assert resources("early") == resources("usual") == {}
