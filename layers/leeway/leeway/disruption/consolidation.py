@@ -350,7 +350,7 @@ class Replacements:
             found &= held >= total.of(name)
         distinct = {(spec.terms, spec.tolerations, spec.ports): spec for spec in specs}
         for spec in distinct.values():
-            found &= self._offers.allowed(spec)
+            found &= self._offers.allowed(spec, any_labels=True)
         return found
 
     def _same(self, nodes: Sequence[OwnNode]) -> Bools:

@@ -69,10 +69,10 @@ class Draft:
         self._have_terms = any(map(has_required_terms, distinct))
         resources = {name for spec in distinct for name in spec.requests}
         self._base_supply, self._input_nodes = supply, nodes
-        self._explanations = Explanations(supply)
         self._classifier = Classifier(
             supply.with_variants_for(distinct, nodes), sorted(resources | {"pods"})
         )
+        self._explanations = Explanations(supply, self._classifier.supply)
         self._nodes = [_when_initialized(node, self._classifier.supply) for node in nodes]
         self._counters: Counters | None = None
         self._new: list[NewNode] = []

@@ -1,13 +1,8 @@
-"""The supply of packing as arrays: the types of every pool in every zone and capacity type.
+"""The supply of packing as arrays: the types of every pool in every zone and capacity type."""
 
-A pool with several possible values of its own labels is split into one variant per value, because a
-node has one value of a label. Values that no pod mentions share one variant.
-"""
-
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 from math import isnan
 
 import numpy as np
@@ -18,7 +13,6 @@ from leeway.selection.labels import (
     JOINED,
     NODEPOOL,
     RESERVED,
-    WELL_KNOWN,
     ZONE,
     ZONE_ID,
 )
@@ -30,102 +24,12 @@ from leeway.selection.offers.catalog import (
     Unavailable,
     bits,
 )
+from leeway.selection.packing.pod_groups import tolerating_soft_taints
 from leeway.selection.packing.topology import ports_conflict
+from leeway.selection.packing.variants import missing, undecided, variants
 from leeway.selection.pods import ExistingNode, NodePool, PodSpec
-from leeway.selection.requirements import Requirement, Requirements
+from leeway.selection.requirements import Requirements
 from leeway.selection.solver.problem import Bools, Floats, Ints
-
-MAX_VARIANTS = 100
-"""Maximum number of variants of one pool. With more, the pool is not split."""
-
-
-def variants(
-    pools: Sequence[NodePool], specs: Iterable[PodSpec], nodes: Sequence[ExistingNode] = ()
-) -> tuple[NodePool, ...]:
-    """Return the pools, each in as many variants as these pods, and the pods of these nodes, can
-    distinguish, in the given order."""
-    own = {key for pool in pools for key in pool.requirements if key not in WELL_KNOWN}
-    several = {key for key in own if any(_has_several(pool, key) for pool in pools)}
-    if not several:
-        return tuple(pools)
-    mentioned = _mentioned_values(several, pools, specs, nodes)
-    return tuple(variant for pool in pools for variant in _variants(pool, mentioned))
-
-
-def _has_several(pool: NodePool, key: str) -> bool:
-    requirement = pool.requirements.get(key)
-    return requirement is not None and (requirement.complement or len(requirement.values) > 1)
-
-
-def _mentioned_values(
-    keys: Collection[str],
-    pools: Sequence[NodePool],
-    specs: Iterable[PodSpec],
-    nodes: Sequence[ExistingNode],
-) -> Mapping[str, frozenset[str]]:
-    """The values of some labels of the pools that pods mention, by label. A topology mentions all
-    values that the pools list, and those of nodes."""
-    found: dict[str, set[str]] = {}
-    running = {id(pod): pod for node in nodes for pod in node.present}.values()
-    topologies = {term.topology for pod in running for term in pod.pod_anti_affinity}
-    for spec in specs:
-        topologies.update(_topologies(spec))
-        for term in (*spec.terms, *(w.preference for w in spec.preferred_terms)):
-            for key, requirement in term.items():
-                if key in keys:
-                    found.setdefault(key, set()).update(requirement.values)
-    for key in topologies.intersection(keys):
-        values = found.setdefault(key, set())
-        for requirement in (pool.requirements.of_key(key) for pool in pools):
-            values.update(() if requirement.complement else requirement.values)
-        values.update(node.labels[key] for node in nodes if node.labels.get(key))
-    return {key: frozenset(values) for key, values in found.items()}
-
-
-def _topologies(spec: PodSpec) -> Iterator[str]:
-    """The topologies of all terms of a pod, required or preferred."""
-    yield from (spread.pods.topology for spread in spec.spreads)
-    yield from (term.topology for term in (*spec.pod_affinity, *spec.pod_anti_affinity))
-    preferred = (*spec.preferred_pod_affinity, *spec.preferred_pod_anti_affinity)
-    yield from (each.preference.topology for each in preferred)
-
-
-def _variants(pool: NodePool, mentioned: Mapping[str, frozenset[str]]) -> Sequence[NodePool]:
-    choices = [
-        _choices(requirement, mentioned[key])
-        for key, requirement in pool.requirements.items()
-        if key in mentioned
-    ]
-    several = [choice for choice in choices if len(choice) > 1]
-    count = 1
-    for choice in several:
-        count *= len(choice)
-    if count == 1 or count > MAX_VARIANTS:
-        return [pool]
-    return [_narrowed(pool, chosen) for chosen in product(*several)]
-
-
-def _choices(requirement: Requirement, mentioned: frozenset[str]) -> list[Requirement]:
-    """One requirement for each mentioned value, and one for all other values together."""
-    named = sorted(value for value in mentioned if requirement.has(value))
-    separate = [requirement.intersection(Requirement.of(requirement.key, "In", [v])) for v in named]
-    if not named:
-        return [requirement]
-    rest = requirement.intersection(Requirement.of(requirement.key, "NotIn", named))
-    return separate if rest.is_empty else [*separate, rest]
-
-
-def _narrowed(pool: NodePool, chosen: Iterable[Requirement]) -> NodePool:
-    narrowed = tuple(chosen)
-    labels = {
-        r.key: next(iter(r.values)) for r in narrowed if not r.complement and len(r.values) == 1
-    }
-    return replace(
-        pool,
-        requirements=pool.requirements.intersection(Requirements(narrowed)),
-        labels={**pool.labels, **labels},
-    )
-
 
 UNKNOWN_PRICE = 1e5
 """Price in USD per hour of an offering without a known price, so that it is the last choice."""
@@ -183,6 +87,7 @@ class Supply:
     ) -> None:
         self.pools = tuple(pools)
         self.daemons = tuple(daemons)
+        self._undecided = [undecided(pool) for pool in self.pools]
         self._catalog = catalog
         self._unavailable = tuple(unavailable)
         self.tables = [
@@ -218,7 +123,7 @@ class Supply:
     ) -> "Supply":
         """Return the supply with one variant of a pool for each value of its own labels that these
         pods, or those of the nodes, distinguish. Without such values, it is this supply."""
-        pools = variants(self.pools, [*specs, *self.daemons], nodes)
+        pools = variants(self.pools, specs, nodes, self.daemons, self.pools_for)
         if len(pools) == len(self.pools):
             return self
         if self._varied is None or self._varied.pools != pools:
@@ -370,17 +275,30 @@ class Supply:
         ]
         return np.array(amounts, dtype=float).reshape(len(self.candidates), len(resources))
 
-    def allowed(self, spec: PodSpec) -> Bools:
-        """Return the offerings that match a pod's node requirements, tolerations and host ports:
-        O."""
-        key = (spec.terms, spec.tolerations, spec.ports)
+    def allowed(self, spec: PodSpec, *, any_labels: bool = False) -> Bools:
+        """Return the offerings that match a pod's node requirements, tolerations and host ports: O.
+
+        A node does not have a label of which its pool allows several values. `any_labels`: count it
+        as if it had the value that the pod requires, as a node of a variant of the pool may.
+        """
+        any_labels = any_labels and any(self._undecided)
+        key = (spec.terms, spec.tolerations, spec.ports, any_labels)
         if key not in self._allowed:
-            found = self._admitting(spec, daemon=False)
+            found = self._admitting(spec, daemon=False, any_labels=any_labels)
             for daemon in self.conflicting_daemons(spec):
                 found &= ~self._runs_daemon(daemon)
             found.setflags(write=False)
             self._allowed[key] = found
         return self._allowed[key]
+
+    def pools_for(self, spec: PodSpec) -> Sequence[int]:
+        """Return the pools (positions) that have an offering for one pod, apart from the values of
+        labels of which they allow several."""
+        names = sorted(spec.requests)
+        fitting = self.allowed(tolerating_soft_taints(spec), any_labels=True).copy()
+        for name, held in zip(names, self.capacity(names).T, strict=True):
+            fitting &= held >= spec.requests.of(name)
+        return np.flatnonzero(np.bincount(self.of_pool[fitting])).tolist()
 
     def conflicting_daemons(self, spec: PodSpec) -> Iterator[PodSpec]:
         """Return the DaemonSets that use a host port which the pod requests."""
@@ -396,16 +314,19 @@ class Supply:
         """The offerings on whose nodes a DaemonSet runs; its controller ignores soft taints: O."""
         key = (daemon.terms, daemon.tolerations)
         if key not in self._allowed:
-            self._allowed[key] = self._admitting(daemon, daemon=True)
+            self._allowed[key] = self._admitting(daemon, daemon=True, any_labels=False)
         return self._allowed[key]
 
-    def _admitting(self, spec: PodSpec, daemon: bool) -> Bools:
+    def _admitting(self, spec: PodSpec, daemon: bool, any_labels: bool) -> Bools:
         found = np.zeros(len(self.candidates), dtype=bool)
         for number, pool in enumerate(self.pools):
             if spec.untolerated(pool.taints, soft=not daemon) is None:
                 for term in spec.terms or (_ANY_NODE,):
-                    met = self._matching(number, term)
-                    found |= met if daemon else met & ~self._excluded_fractional_gpus(number, term)
+                    if any_labels or not missing(term, self._undecided[number]):
+                        met = self._matching(number, term)
+                        found |= (
+                            met if daemon else met & ~self._excluded_fractional_gpus(number, term)
+                        )
         return found
 
     def _excluded_fractional_gpus(self, number: int, term: Requirements) -> Bools:

@@ -17,6 +17,7 @@ from leeway.selection.packing.plan import (
 )
 from leeway.selection.packing.supply import Supply
 from leeway.selection.packing.topology import ports_conflict
+from leeway.selection.packing.variants import MAX_VARIANTS, missing, undecided
 from leeway.selection.pods import NodePool, PodSpec
 from leeway.selection.requirements import Requirements
 from leeway.selection.resources import Resources, printed
@@ -91,10 +92,13 @@ def _either(causes: Iterable[str]) -> str:
 
 class Explanations:
     """Why no offering of a supply fits a pod. Pods with equal requests and requirements share an
-    answer; pods with equal requirements share the types that match them."""
+    answer; pods with equal requirements share the types that match them.
 
-    def __init__(self, supply: Supply) -> None:
-        self._supply = supply
+    `varied` is the supply with the variants of its pools that the plan has.
+    """
+
+    def __init__(self, supply: Supply, varied: Supply) -> None:
+        self._supply, self._varied = supply, varied
         self._known: dict[object, Reason] = {}
         self._matching: dict[object, int | Reason] = {}
         self._ascending: dict[tuple[int, int, str], list[int]] = {}
@@ -140,10 +144,23 @@ class Explanations:
             return NO_NODE_POOL_MATCHES(
                 why=f"A DaemonSet uses the host port {ports} on every node of node pool {pool.name}"
             )
+        labels = dict.fromkeys(key for term in spec.terms for key in missing(term, undecided(pool)))
+        if labels and number in supply.pools_for(spec) and not self._has_variant(spec, pool):
+            return NO_NODE_POOL_MATCHES(
+                why=f"Node pool {pool.name} allows several values of {some(labels)}, and no node "
+                f"of this plan has one for the pod: a plan adds at most {MAX_VARIANTS} variants of "
+                "node pools, one for each value, and other pods come first. A later plan has one "
+                "for the pod when these pods run"
+            )
         amounts = {
             name: self._amounts(number, found, name) for name in spec.requests + self._daemons
         }
         return REQUEST_TOO_LARGE(pool=pool.name, cause=_too_small(spec, amounts, self._daemons))
+
+    def _has_variant(self, spec: PodSpec, pool: NodePool) -> bool:
+        """Whether a variant of a pool has the labels that a pod requires, apart from its size."""
+        admitting = set(self._varied.of_pool[self._varied.allowed(spec)].tolist())
+        return any(self._varied.pools[number].name == pool.name for number in admitting)
 
     @cached_property
     def _daemons(self) -> Resources:
@@ -204,7 +221,8 @@ def _matching(spec: PodSpec, pool: NodePool, table: TypeTable) -> int | Reason:
 def _pool_admits(spec: PodSpec, pool: NodePool, supply: Supply) -> bool:
     """Whether any node of a pool admits a pod, apart from its size."""
     position = supply.pools.index(pool)
-    return bool((supply.allowed(spec) & (supply.of_pool == position)).any())
+    admitted = supply.allowed(spec, any_labels=True)
+    return bool((admitted & (supply.of_pool == position)).any())
 
 
 def _ports(spec: PodSpec, supply: Supply) -> str:
