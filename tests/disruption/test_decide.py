@@ -139,6 +139,15 @@ def test_a_large_node_with_few_pods_is_replaced_by_a_cheaper_one() -> None:
     assert "small" in one.reason.message
 
 
+def test_a_node_is_replaced_though_its_pods_need_a_label_that_the_pool_leaves_open() -> None:
+    team = Requirements([Requirement.of("example.com/team", "Exists")])
+    pool = replace(ON_DEMAND, requirements=ON_DEMAND.requirements.intersection(team))
+    asked = spec(1500, terms=(Requirements.from_labels({"example.com/team": "a"}),))
+    found = decide_returns(snapshot(own_node("large", asked, kind="large"), pools=(pool,)))
+    (one,) = found.returns
+    assert (one.replaced, one.cause) == (True, Cause.UNDERUTILIZED)
+
+
 @pytest.mark.parametrize(("least", "replaced"), [(3, True), (4, False)])
 def test_the_cheaper_types_of_a_replacement_keep_the_min_values_of_the_pool(
     least: int, replaced: bool

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.packing.variants import MAX_VARIANTS, variants
+from leeway.selection.packing.variants import MAX_OFFERINGS, MAX_VARIANTS, variants
 from leeway.selection.pods import NodePool, Pod, PodSpec, Taint, Toleration, Weighted
 from leeway.selection.requirements import Requirement, Requirements
 
@@ -136,6 +136,14 @@ def test_variants_of_all_pools_together_have_a_maximum_and_each_pod_has_one() ->
     found = variants(pools, map(of_team, names))
     assert len(found) == len(pools) + MAX_VARIANTS
     assert {pool.labels.get(TEAM) for pool in found} >= set(names)
+
+
+def test_a_pool_with_many_offerings_has_fewer_variants() -> None:
+    pools = [NodePool("all", teams("Exists")), NodePool("few", teams("Exists"))]
+    counts = [MAX_OFFERINGS // 3, MAX_OFFERINGS // 20]
+    found = variants(pools, map(of_team, EVERY[:5]), offerings=counts)
+    assert [pool.labels.get(TEAM) for pool in found if pool.name == "all"] == [*EVERY[:3], None]
+    assert {pool.labels.get(TEAM) for pool in found if pool.name == "few"} == {None}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@
 - `topology`: counters of pods for spreads, affinities and host ports; `zones`: the zones of pods;
   `label_domains`: the values of other labels of nodes.
 - `existing_nodes`, `binding`: pods that go to nodes that exist.
-- `supply`, `pod_classes`, `new_nodes`: offerings, and the pods that go to new nodes of them.
+- `variants`: pools by the values of their own labels; `supply`, `pod_classes`, `new_nodes`:
+  offerings, and the pods that go to new nodes of them.
 - `unmet_terms`: pods whose terms do not hold in the plan as it ends.
 - `requests`: the launch request of each new node; `unschedulable`: why a pod has no node.
 - `plan`: the result.

@@ -123,10 +123,12 @@ class Supply:
     ) -> "Supply":
         """Return the supply with one variant of a pool for each value of its own labels that these
         pods, or those of the nodes, distinguish. Without such values, it is this supply."""
-        pools = variants(self.pools, specs, nodes, self.daemons, self.pools_for)
+        counts = np.bincount(self.of_pool, minlength=len(self.pools)).tolist()
+        pools = variants(self.pools, specs, nodes, self.daemons, self.pools_for, counts)
         if len(pools) == len(self.pools):
             return self
         if self._varied is None or self._varied.pools != pools:
+            self._varied = None  # so that the memory of the one before is free
             self._varied = Supply(pools, self._catalog, self._unavailable, self.daemons)
         return self._varied
 

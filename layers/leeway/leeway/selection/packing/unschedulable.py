@@ -17,7 +17,7 @@ from leeway.selection.packing.plan import (
 )
 from leeway.selection.packing.supply import Supply
 from leeway.selection.packing.topology import ports_conflict
-from leeway.selection.packing.variants import MAX_VARIANTS, missing, undecided
+from leeway.selection.packing.variants import MAX_OFFERINGS, MAX_VARIANTS, missing, undecided
 from leeway.selection.pods import NodePool, PodSpec
 from leeway.selection.requirements import Requirements
 from leeway.selection.resources import Resources, printed
@@ -149,8 +149,8 @@ class Explanations:
             return NO_NODE_POOL_MATCHES(
                 why=f"Node pool {pool.name} allows several values of {some(labels)}, and no node "
                 f"of this plan has one for the pod: a plan adds at most {MAX_VARIANTS} variants of "
-                "node pools, one for each value, and other pods come first. A later plan has one "
-                "for the pod when these pods run"
+                f"node pools with {MAX_OFFERINGS:,} offerings, one for each value, and other pods "
+                "come first. A later plan has one for the pod when these pods run"
             )
         amounts = {
             name: self._amounts(number, found, name) for name in spec.requests + self._daemons

@@ -14,8 +14,11 @@ from leeway.selection.pods import ExistingNode, NodePool, PodSpec
 from leeway.selection.requirements import Requirement, Requirements
 
 MAX_VARIANTS = 100
-"""Maximum number of variants that a plan adds to all pools together. Each has the offerings of its
-pool."""
+"""Maximum number of variants that a plan adds to all pools together."""
+
+MAX_OFFERINGS = 500_000
+"""Maximum number of offerings of these variants. Each has the offerings of its pool, 12,766 if the
+pool has no requirements in us-east-1, and 100,000 offerings take 100 MB and 2 seconds."""
 
 
 def variants(
@@ -24,16 +27,18 @@ def variants(
     nodes: Sequence[ExistingNode] = (),
     daemons: Iterable[PodSpec] = (),
     pools_for: Callable[[PodSpec], Collection[int]] | None = None,
+    offerings: Sequence[int] | None = None,
 ) -> tuple[NodePool, ...]:
     """Return the pools, each in as many variants as these pods, the DaemonSets, and the pods of the
     nodes can distinguish, in the given order.
 
     `pools_for` returns the positions of the pools with a node for a pod, apart from the values of
-    labels; without it, each pool has one. If the pods distinguish more than `MAX_VARIANTS`, each
-    pod gets one value of each label that it requires, those of a higher priority first. Of equal
-    priorities, namespaces take turns, so that the pods of one do not use all variants.
+    labels; without it, each pool has one. `offerings` are the number of those of each pool. If the
+    pods distinguish more variants than the maximum, each pod gets one value of each label that it
+    requires, those of a higher priority first. Of equal priorities, namespaces take turns, so that
+    the pods of one do not use all variants.
     """
-    split = _Split(pools)
+    split = _Split(pools, offerings or [0] * len(pools))
     keys = frozenset[str]().union(*split.undecided)
     if not keys:
         return tuple(pools)
@@ -135,11 +140,11 @@ class _Split:
     """The values by which pools are split so far. Pods launch no nodes of static pools, so these
     are not split."""
 
-    def __init__(self, pools: Sequence[NodePool]) -> None:
+    def __init__(self, pools: Sequence[NodePool], offerings: Sequence[int]) -> None:
         self.undecided = [{} if pool.replicas is not None else undecided(pool) for pool in pools]
-        self._pools = pools
+        self._pools, self._offerings = pools, offerings
         self._named: list[dict[str, frozenset[str]]] = [{} for _ in pools]
-        self._added = 0
+        self._added, self._added_offerings = 0, 0
 
     def provide(self, terms: Sequence[Requirements], positions: Sequence[int]) -> None:
         """Let one of these pools, the first that can, have a variant with the labels that one of
@@ -188,10 +193,12 @@ class _Split:
         """Split a pool by these values too. Returns whether the maximum allows it."""
         known = self._named[at]
         named = known | {k: known.get(k, frozenset()) | {value} for k, value in values.items()}
-        added = self._added + self._count(at, named) - self._count(at, known)
-        if added > MAX_VARIANTS:
+        more = self._count(at, named) - self._count(at, known)
+        added = self._added + more
+        added_offerings = self._added_offerings + more * self._offerings[at]
+        if added > MAX_VARIANTS or added_offerings > MAX_OFFERINGS:
             return False
-        self._named[at], self._added = named, added
+        self._named[at], self._added, self._added_offerings = named, added, added_offerings
         return True
 
     def _count(self, at: int, named: Mapping[str, frozenset[str]]) -> int:
