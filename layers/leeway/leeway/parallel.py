@@ -13,4 +13,6 @@ def in_parallel[T, R](work: Callable[[T], R], items: Sequence[T], concurrency: i
     if len(items) < 2:  # a thread for one item only costs the time to start it
         return [work(item) for item in items]
     with ThreadPoolExecutor(min(concurrency, len(items))) as pool:
-        return list(pool.map(work, items))
+        # `map` would cancel the items that have not begun when one fails.
+        futures = [pool.submit(work, item) for item in items]
+    return [one.result() for one in futures]
