@@ -34,7 +34,7 @@ from leeway.reconciliation.left_launches import (
 )
 from leeway.retirement.record import RETIREMENT, Retirement, ReturnTerms
 from leeway.selection.labels import INITIALIZED, LAUNCHED, REGISTERED
-from leeway.table import Key
+from leeway.table import Item, Key
 
 from tests.fakes.clock import StillClock
 from tests.fakes.cluster_leftovers import LeftoversInMemory
@@ -288,6 +288,19 @@ def test_an_error_about_one_instance_hides_no_other() -> None:
     assert world.check(unread, RUNS) == (["LaunchNotAdmitted"], ["LaunchedNodeNotAdmitted"])
 
 
+def unreadable_retirement(world: World, instance: str) -> None:
+    key = RETIREMENT.key({"cluster": "prod", "instance": instance})
+    world.table.items[key] = Item(key, "{}", version=1)
+
+
+def test_a_retirement_that_cannot_be_read_hides_no_other_instance() -> None:
+    other = joined(1)
+    world = World(6 * MINUTE, WRITTEN)
+    unreadable_retirement(world, other.facts.instance)
+    unread = replace(RUNS, facts=other.facts.model_copy(update={"joined": False}))
+    assert world.check(unread, RUNS) == (["LaunchNotAdmitted"], ["LaunchedNodeNotAdmitted"])
+
+
 def test_a_start_that_fails_is_a_problem_and_is_repeated() -> None:
     world = World(6 * MINUTE, WRITTEN)
     world.starts.failures = 1
@@ -382,6 +395,14 @@ def test_an_instance_whose_node_was_deleted_is_returned_once() -> None:
     assert world.ends.started == [(NAME, "prod", 1)]
     world.time += MINUTE
     assert world.check_nodes() == ([], []), "its retirement runs"
+
+
+def test_a_retirement_that_cannot_be_read_hides_no_other_deleted_node() -> None:
+    world, (unread, *others) = World(timedelta(days=3)), [joined(n) for n in range(4)]
+    admitted(world, unread, *others)
+    unreadable_retirement(world, unread.facts.instance)
+    world.nodes.by_name = {node_of(one).name: node_of(one) for one in others[1:]}
+    assert world.check_nodes(unread, *others) == (["NodeDeleted"], ["ReconcileIncomplete"])
 
 
 def test_a_return_that_ended_is_repeated_after_ten_minutes() -> None:

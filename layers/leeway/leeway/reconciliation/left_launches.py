@@ -54,7 +54,7 @@ from leeway.retirement.record import (
     ReturnTerms,
 )
 from leeway.selection.labels import CAPACITY_TYPE, NODEPOOL
-from leeway.table import Table
+from leeway.table import Table, UnreadableRecord
 
 LAUNCH_NOT_ADMITTED = ReasonCode(
     "LaunchNotAdmitted",
@@ -156,7 +156,7 @@ class LeftLaunches:
             if left is None or left.request is None:
                 return None if left is None else left.reason
             attempt = self._admit(observed.facts, left.request)
-        except API_ERRORS as error:
+        except (*API_ERRORS, UnreadableRecord) as error:
             return LAUNCHED_NODE_NOT_ADMITTED(instance=instance, error=clause(error))
         return HandledFinding(
             instance, left.reason, f"Leeway started attempt {attempt} of the admission."
@@ -201,7 +201,7 @@ class LeftLaunches:
             if reason is None or reason.code != NODE_DELETED.name:
                 return reason
             attempt = self._retire(observed.facts, reason, now)
-        except API_ERRORS as error:
+        except (*API_ERRORS, UnreadableRecord) as error:
             what = f"end instance {instance}, which has no Node"
             return RECONCILE_INCOMPLETE(what=what, error=clause(error))
         return HandledFinding(instance, reason, f"Attempt {attempt} of its retirement was started.")
