@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from leeway.capacity_requests import CAPACITY_REQUEST
 from leeway.disruption.return_capacity import WATCHED
+from leeway.hibernation import SLEEPING
 from leeway.instances.facts import InstanceFacts, Owner, OwnerKind
 from leeway.launch.images import ImageVariant
 from leeway.launch.intent import INTENT, JOIN_WITHIN
@@ -19,13 +20,15 @@ from leeway.ports.kubernetes_objects import RETIRING as RETIRING_NODE
 from leeway.provision_run import NodeProvisioning
 from leeway.provisioning.cluster_state import CORDONED, ClaimedNode, ObservedPod, UnreadableObject
 from leeway.provisioning.kept_objects import OBJECT_NOT_READABLE
-from leeway.provisioning.tell import KEPT_FOR, MOST_EVENTS
+from leeway.provisioning.report import STATUS
+from leeway.provisioning.tell import KEPT_FOR, MOST_EVENTS, TOLD
 from leeway.reasons import Reason
 from leeway.retirement.record import NODE_DELETED, RETIREMENT, ReturnTerms
 from leeway.selection.labels import NODEPOOL, ZONE
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import Pod, Taint
 from leeway.selection.resources import Resources
+from leeway.table import Item, Record
 
 from tests.disruption.clusters import facts
 from tests.fakes.fleets import Shortage
@@ -391,6 +394,33 @@ def test_an_api_server_that_does_not_answer_launches_nothing(buying: Buying) -> 
     status = buying.statuses["prod"]
     assert status.failure is not None
     assert len(status.launched) == 1, "the status keeps what the last good run said"
+
+
+@pytest.mark.parametrize(
+    ("record", "body"),
+    [(STATUS, "{}"), (SLEEPING, "[]"), (WATCHED, b"?"), (TOLD, b"?")],
+    ids=lambda one: one.sk if isinstance(one, Record) else "",
+)
+def test_a_record_of_another_version_is_written_anew(
+    buying: Buying, record: Record[Any], body: str | bytes
+) -> None:
+    """For example after a roll-back: the records only spare work, and report it."""
+    key = record.key({"cluster": "prod"})
+    buying.table.items[key] = Item(key, body, version=1)
+    buying.wait_for_nodes(*big_pods(1), *pods(1, cpu=1_000_000, name="huge"))
+    report = buying.run()
+    assert (len(report.launched), report.result.code) == (1, "Provisioned")
+    assert not report.failures
+    assert not report.retry
+    assert buying.table.get(record, cluster="prod") is not None
+
+
+def test_a_status_that_cannot_be_built_ends_no_other_cluster(buying: Buying) -> None:
+    buying.wait_for_nodes(*big_pods(1))
+    buying.table.fail(ValueError("a defect"), "put", key="STATUS")
+    report = buying.run()
+    assert len(report.launched) == 1
+    assert [one.code for one in report.failures] == ["ProvisioningNotWritten"]
 
 
 def test_an_idle_run_does_not_read_ec2(buying: Buying) -> None:

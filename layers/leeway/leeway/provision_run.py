@@ -87,7 +87,7 @@ from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import ExistingNode
 from leeway.selection.pods import NodePool as Pool
 from leeway.switched import SWITCHED_TO_KARPENTER
-from leeway.table import Table
+from leeway.table import Table, UnreadableRecord
 
 
 class Catalogs(Protocol):
@@ -379,8 +379,10 @@ class NodeProvisioning:
     def _store_sleeping(self, cluster: str, sleeping: Sleeping) -> None:
         """Store which pools hibernate, if that has changed: costs and the status read it."""
         found = SleepingPools.of(sleeping.values())
-        if found != (self._deps.table.get(SLEEPING, cluster=cluster) or SleepingPools()):
-            self._deps.table.put(SLEEPING, found, cluster=cluster)
+        table, unreadable = self._deps.table, list[UnreadableRecord]()
+        stored = table.get(SLEEPING, cluster=cluster, unreadable=unreadable.append)
+        if unreadable or found != (stored or SleepingPools()):
+            table.put(SLEEPING, found, cluster=cluster)
 
     def _return_capacity(
         self, read: ClusterRead, policy: ClusterPolicy, outcome: LaunchOutcome, until: datetime
@@ -568,13 +570,15 @@ class NodeProvisioning:
         return self._with_status(report, dry_run=False)
 
     def _with_status(self, report: ProvisioningReport, dry_run: bool) -> ProvisioningReport:
-        """Write the status of a run; a status that cannot be written is one more failure."""
+        """Write the status of a run. A status that cannot be written is one more failure; an
+        unreadable one is written anew."""
         table = self._deps.table
         try:
-            before = table.get(STATUS, cluster=report.cluster)
+            before = table.get(STATUS, cluster=report.cluster, unreadable=lambda _: None)
             table.put(STATUS, status_of(report, before, dry_run, self._deps.clock.now()))
-        except API_ERRORS as error:
-            problem = NOT_WRITTEN(what="the status", cluster=report.cluster, error=clause(error))
+        except Exception as error:  # noqa: BLE001 (the run is done: only the status is missing)
+            text = clause(error) or type(error).__name__
+            problem = NOT_WRITTEN(what="the status", cluster=report.cluster, error=text)
             return replace(report, failures=(*report.failures, problem))
         return report
 

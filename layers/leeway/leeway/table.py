@@ -23,13 +23,14 @@
   reads and for `replaces`. DynamoDB deletes it later.
 - **Indexes**: `indexes={OPEN: lambda one: one.cluster if one.is_open else None}`, then
   `table.find(OPEN, "prod", RETIREMENT, ADMISSION)`.
-- **Unreadable items**: a read raises UnreadableRecord, or reports such items and returns the
-  others: `table.list(POOL, cluster="prod", unreadable=problems.append)`.
+- **Unreadable items**: a read raises UnreadableRecord. With `unreadable`, it reports such items and
+  returns the others: `table.list(POOL, cluster="prod", unreadable=problems.append)`.
 
 Every method raises CloudUnavailable or CloudRefused if the table does not do it.
 """
 
 import re
+import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,7 +40,7 @@ from typing import Any, overload
 from urllib.parse import unquote
 from zlib import crc32
 
-from leeway.typed_json import BadValue, dumps, loads
+from leeway.typed_json import dumps, loads
 
 type KeyPart = str | int | datetime
 type Key = tuple[str, str]
@@ -164,7 +165,7 @@ class Record[T]:
             if self.packed or not isinstance(item.body, str):
                 raise UnreadableRecord(item, "`record` is missing or has another type")
             value = loads(self.kind, item.body)
-        except BadValue as error:
+        except (OSError, OverflowError, ValueError, struct.error) as error:
             raise UnreadableRecord(item, str(error)) from error
         if (key := self._key_in(value, item)) != item.key:
             raise UnreadableRecord(item, f"it holds the record {' '.join(key)}")

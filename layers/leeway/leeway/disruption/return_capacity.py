@@ -74,7 +74,8 @@ class Dependencies:
 
 
 WATCHED = Record(WatchedNodes, "PROVISIONING#{cluster}", "WATCHED", packed=(encode, decode))
-"""The last writer wins: one queue group has all runs for a cluster."""
+"""The last writer wins: one queue group has all runs for a cluster. An unreadable record counts as
+missing."""
 
 START_AGAIN_AFTER = timedelta(minutes=1)
 """How long after its record is written a retirement that shows no progress is started again."""
@@ -111,7 +112,7 @@ class ReturnCapacity:
         self, read: ClusterRead, policy: ClusterPolicy, launched: bool, in_time: bool
     ) -> CapacityReturned:
         cluster, state = read.cluster, read.state
-        before = self._deps.table.get(WATCHED, cluster=cluster)
+        before = self._deps.table.get(WATCHED, cluster=cluster, unreadable=lambda _: None)
         watched, quiet = watch(before, state.details, state.read_at)
         now = self._deps.clock.now()
         if policy.paused:

@@ -66,7 +66,8 @@ def _unpacked(packed: bytes) -> Told:
 
 
 TOLD = Record[Told](dict, "PROVISIONING#{cluster}", "TOLD", packed=(_packed, _unpacked))
-"""Which Events were written, and when (see the top of this file)."""
+"""Which Events were written, and when (see the top of this file). An unreadable record counts as
+missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +250,7 @@ def write_events(
         return None
 
     try:
-        told = table.get(TOLD, cluster=cluster) or {}
+        told = table.get(TOLD, cluster=cluster, unreadable=lambda _: None) or {}
         due = due_events(pods, read.state.waiting, told, now)
         begun = due[: events_left(told, now)]
         waiting = len(due) - len(begun)
