@@ -1,6 +1,6 @@
 """An Auto Scaling group of three instances, of which one retires, and its EC2 instances."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -39,6 +39,7 @@ class FakeGroups:
     - `successor_dies`: the successor leaves the group before it is Ready.
       `successor_may_have_pods`: without a hook, it must not be terminated then.
     - `replaces`: the group has launched REPLACEMENT by itself, which has no node.
+    - `lifecycle_states_`: those of other instances that Auto Scaling lists.
     - `on_hooks`: called with the group's hooks when it terminates the retiring instance.
       `pods_left`: returns the pods on it; without a hook, a termination must find none.
     - `reads`: what was read. `heartbeats`: when a heartbeat arrived.
@@ -58,6 +59,7 @@ class FakeGroups:
     successor_dies: bool = False
     successor_may_have_pods: Callable[[], bool] = lambda: False
     replaces: bool = False
+    lifecycle_states_: dict[str, str] = field(default_factory=dict)
     answers_refused: int = 0
     on_hooks: Callable[[tuple[LifecycleHook, ...]], None] = lambda _: None
     pods_left: Callable[[], object] = lambda: ()
@@ -106,6 +108,9 @@ class FakeGroups:
             "zones": ZONES,
         }
         return GroupFacts(**facts | self.overrides)
+
+    def lifecycle_states(self, instances: Collection[str]) -> dict[str, str]:
+        return {one: state for one, state in self.lifecycle_states_.items() if one in instances}
 
     def missing(self, group: str) -> int:
         members = len(OTHERS) + (self.launched_at is not None) + (self.state == "InService")

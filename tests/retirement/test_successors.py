@@ -80,6 +80,19 @@ def test_a_retirement_waits_for_all_instances_that_its_group_launched() -> None:
     assert "is ready for pods" in outcome.replacement_reason.message
 
 
+@pytest.mark.parametrize("state", ["Warmed:Pending:Wait", "Terminating"])
+def test_an_instance_that_a_group_keeps_out_of_service_is_no_successor(state: str) -> None:
+    fakes = rebalanced(starts_in=30, overrides={"launch_unsupported": "has a warm pool"})
+    launched_in = fakes.instances.launched_in
+    other = FACTS.model_copy(update={"instance": "i-0warm000000000000a"})
+    fakes.instances.launched_in = lambda group, since: [other, *launched_in(group, since)]  # type: ignore[method-assign]
+    fakes.groups.lifecycle_states_ = {other.instance: state, SUCCESSOR: "InService"}
+    outcome = retire(fakes)
+    evicted = next(at for what, at in fakes.actions.done if what == "evict")
+    assert evicted - NOTICED < timedelta(minutes=2)
+    assert "is ready for pods" in outcome.replacement_reason.message
+
+
 def test_the_reason_for_a_zone_names_the_pods_that_need_it() -> None:
     tied = replace(POD, bound_to_zone="topology spread")
     db = replace(POD, name="db-0", uid="u-2", claims=("shop/data",))

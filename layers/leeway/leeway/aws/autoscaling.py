@@ -9,7 +9,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from leeway.aws.errors import aws_errors, code_of, message_of
-from leeway.instances.facts import GroupFacts, GroupRules, ObservedHook
+from leeway.instances.facts import GroupFacts, GroupRules, ObservedHook, stays_in_group
 from leeway.notices import LifecycleHook
 from leeway.ports.aws import (
     CloudRefused,
@@ -28,14 +28,33 @@ TERMINATING = "autoscaling:EC2_INSTANCE_TERMINATING"
 NOT_FOUND = "ValidationError"
 """The error code of Auto Scaling for a group, a hook or an action that does not exist."""
 
+INSTANCES_PER_CALL = 50
+"""Source: Auto Scaling API reference, DescribeAutoScalingInstances, InstanceIds."""
+
 _REFRESHING = frozenset({"Pending", "InProgress", "Baking", "RollbackInProgress"})
 
 
-class AutoScalingGroups:
-    """The Groups Protocol; `client` returns boto3's Auto Scaling client."""
+class AutoScalingMembers:
+    """The instances of any groups; `client` returns boto3's Auto Scaling client."""
 
     def __init__(self, client: Callable[[], Any]) -> None:
         self._client = client
+
+    def lifecycle_states(self, instances: Collection[str]) -> dict[str, str]:
+        """Read the lifecycle states of instances, as `InService` or `Warmed:Running`, by a call for
+        each 50. Those that Auto Scaling does not list are left out."""
+        found: dict[str, str] = {}
+        for some in batched(sorted(instances), INSTANCES_PER_CALL, strict=False):
+            with aws_errors():
+                pages = self._client().get_paginator("describe_auto_scaling_instances")
+                for page in pages.paginate(InstanceIds=list(some)):
+                    for one in page["AutoScalingInstances"]:
+                        found[one["InstanceId"]] = one["LifecycleState"]
+        return found
+
+
+class AutoScalingGroups(AutoScalingMembers):
+    """The Groups Protocol; `client` returns boto3's Auto Scaling client."""
 
     def facts(self, instance: str) -> GroupFacts | None:
         """Read an instance's group. Four calls: DescribeAutoScalingInstances, and the three calls
@@ -108,7 +127,7 @@ class AutoScalingGroups:
         present = sum(
             _units_of(member)
             for member in found["Instances"]
-            if member["LifecycleState"].startswith(("Pending", "InService"))
+            if stays_in_group(member["LifecycleState"])
         )
         return max(0, int(found["DesiredCapacity"]) - present)
 

@@ -189,12 +189,18 @@ class GroupFacts(GroupRules):
     @property
     def stays_in_group(self) -> bool:
         """Whether the group keeps the instance: it is pending or in service."""
-        return self.lifecycle_state.startswith(("Pending", "InService"))
+        return stays_in_group(self.lifecycle_state)
 
     @property
     def may_shrink(self) -> bool:
         """Whether the group stays at its minimum or above without the units of the instance."""
         return self.desired - self.units >= self.minimum
+
+
+def stays_in_group(lifecycle_state: str) -> bool:
+    """Return whether a group keeps an instance in this lifecycle state in service, or takes it into
+    service next. It does neither with an instance of its warm pool (`Warmed:Running`)."""
+    return lifecycle_state.startswith(("Pending", "InService"))
 
 
 def in_service(rules: GroupRules) -> GroupFacts:

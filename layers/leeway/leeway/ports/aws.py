@@ -231,6 +231,11 @@ class Groups(Protocol):
         """
         ...
 
+    def lifecycle_states(self, instances: Collection[str]) -> Mapping[str, str]:
+        """Read the lifecycle states of instances in their groups, as `InService` or
+        `Warmed:Running`. An instance that no group lists, or not yet, is left out."""
+        ...
+
     def missing(self, group: str) -> int:
         """Return the desired capacity of a group minus the capacity of its pending and in-service
         instances, in the units of the group, at least 0.

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from leeway.catalog.unavailable import Offering
 from leeway.execution.retrying import API_ERRORS
-from leeway.instances.facts import GroupFacts
+from leeway.instances.facts import GroupFacts, stays_in_group
 from leeway.policy.rules import SUCCESSOR_TIMEOUT, UNAVAILABLE_FOR
 from leeway.ports.aws import CloudRefused, LaunchError
 from leeway.ports.kubernetes import Cluster
@@ -451,12 +451,16 @@ def _launched_by_group(
 ) -> SuccessorStatus:
     """Check whether the group has launched its desired capacity and all new nodes take pods.
     A group does not say which instance replaces which, so concurrent retirements wait for each
-    other's successors."""
+    other's successors. An instance that fills up the group's warm pool replaces none."""
     since = max(intent.requested_at, attempt.now() - LOOK_BACK)
     if attempt.ports.groups.missing(intent.group):
         return SuccessorStatus()
+    launched = attempt.ports.instances.launched_in(intent.group, since)
+    states = attempt.ports.groups.lifecycle_states([one.instance for one in launched])
     ready: list[Successor] = []
-    for found in attempt.ports.instances.launched_in(intent.group, since):
+    for found in launched:
+        if not stays_in_group(states.get(found.instance, "Pending")):
+            continue
         attempt.ports.described[found.instance] = found
         node = attempt.successor_node(found.instance, cluster)
         if node is not None and node.ready and node.unschedulable:
