@@ -10,6 +10,7 @@ from leeway.aws.autoscaling import AutoScalingGroups
 from leeway.aws.ec2 import Ec2Instances
 from leeway.clock import SystemClock
 from leeway.execution.shared_cache import CACHED, SharedCache
+from leeway.instances.facts import Owner, OwnerKind
 from leeway.notices import LifecycleHook
 from leeway.ports.aws import CloudRefused
 from leeway.retirement.hooks import GroupCache
@@ -53,11 +54,48 @@ def test_launch_instances_raises_a_group_and_a_decrement_lowers_it(aws: Sandbox)
     assert [one.instance for one in instances.launched_in("surging", since)] == [came.instance]
     assert instances.launched_in("surging", since + timedelta(minutes=1)) == []
     of_cluster = partial(instances.launched_by_groups, "prod")
-    assert came.instance in {one.instance for one in of_cluster(since)}
+    assert came.instance in {one.facts.instance for one in of_cluster(since)}
     assert of_cluster(since + timedelta(minutes=1)) == []
     assert instances.launched_by_groups("another", since) == []
     assert came.instance in instances.members("surging")
     assert instances.members("nothing") == frozenset()
+    assert groups.lifecycle_states([came.instance, "i-0ffffffffffffffff"]) == {
+        came.instance: aws.states("surging")[came.instance]
+    }
+
+
+def test_instances_of_a_managed_node_group_are_members_of_its_auto_scaling_group(
+    aws: Sandbox,
+) -> None:
+    group, since = "eks-web-01234567-89ab-cdef-0123-456789abcdef", datetime.now(UTC)
+    (member,) = aws.group(group, 1)
+    tags = {"eks:cluster-name": "managing", "eks:nodegroup-name": "web"}
+    aws.client("ec2").create_tags(
+        Resources=[member], Tags=[{"Key": key, "Value": value} for key, value in tags.items()]
+    )
+    instances = Ec2Instances(maker(aws, "ec2"))
+    (one,) = instances.launched_by_groups("managing", since)
+    assert one.facts.owner == Owner(OwnerKind.MANAGED_NODE_GROUP, "web")
+    assert one.facts.instance in instances.members(one.group)
+
+
+def test_lifecycle_states_are_read_for_fifty_instances_at_once() -> None:
+    asked: list[int] = []
+
+    class Listing:
+        def get_paginator(self, call: str) -> "Listing":
+            assert call == "describe_auto_scaling_instances"
+            return self
+
+        def paginate(self, InstanceIds: list[str]) -> list[dict[str, Any]]:  # noqa: N803
+            asked.append(len(InstanceIds))
+            found = [{"InstanceId": one, "LifecycleState": "Warmed:Running"} for one in InstanceIds]
+            return [{"AutoScalingInstances": [one]} for one in found]
+
+    groups, names = AutoScalingGroups(Listing), [f"i-{number}" for number in range(120)]
+    assert groups.lifecycle_states(names) == dict.fromkeys(names, "Warmed:Running")
+    assert groups.lifecycle_states([]) == {}, "without ids, Auto Scaling would list all instances"
+    assert asked == [50, 50, 20]
 
 
 def test_a_zone_without_capacity_returns_an_error_for_the_type(aws: Sandbox) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from leeway.headroom.plan import PodTemplate, ScaleTarget
-from leeway.instances.facts import InstanceFacts
+from leeway.instances.facts import ObservedInstance
 from leeway.manifests.configuration import Configuration
 from leeway.manifests.reading import Written
 from leeway.policy.rules import ClusterPolicy
@@ -99,13 +99,18 @@ class VisibilityInMemory:
 
 @dataclass
 class GroupInstancesInMemory:
-    """The GroupInstances Protocol."""
+    """The GroupInstances Protocol, and the lifecycle states of instances that Auto Scaling
+    lists."""
 
-    launched: list[InstanceFacts] = field(default_factory=list)
+    launched: list[ObservedInstance] = field(default_factory=list)
     running: dict[str, frozenset[str]] = field(default_factory=dict)
+    states: dict[str, str] = field(default_factory=dict)
 
-    def launched_by_groups(self, cluster: str, since: datetime) -> list[InstanceFacts]:
-        return [one for one in self.launched if one.cluster == cluster]
+    def launched_by_groups(self, cluster: str, since: datetime) -> list[ObservedInstance]:
+        return [one for one in self.launched if one.facts.cluster == cluster]
 
     def members(self, group: str) -> frozenset[str]:
         return self.running.get(group, frozenset())
+
+    def lifecycle_states(self, instances: Collection[str]) -> dict[str, str]:
+        return {one: state for one, state in self.states.items() if one in instances}

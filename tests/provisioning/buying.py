@@ -103,6 +103,7 @@ class Buying(World):
             launch_nodes=self.launch_nodes,
             table=self.table,
             groups=self.groups,
+            lifecycle_states=self.groups.lifecycle_states,
             upcoming=UpcomingPods(self.manifests, self.table, lambda _: self.pod_templates),
             returns=self._return_capacity(),
             events_in=lambda _: self.events.write,

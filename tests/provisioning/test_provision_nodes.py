@@ -9,12 +9,13 @@ import pytest
 from leeway.capacity_requests import CAPACITY_REQUEST
 from leeway.disruption.return_capacity import WATCHED
 from leeway.hibernation import SLEEPING
-from leeway.instances.facts import InstanceFacts, Owner, OwnerKind
+from leeway.instances.facts import InstanceFacts, ObservedInstance, Owner, OwnerKind
 from leeway.launch.images import ImageVariant
 from leeway.launch.intent import INTENT, JOIN_WITHIN
 from leeway.manifests.in_cluster import KARPENTER_IS_RUNNING
 from leeway.notices import NoticeKind
 from leeway.policy.rules import ClusterPolicy
+from leeway.ports.aws import CloudUnavailable
 from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.ports.kubernetes_objects import RETIRING as RETIRING_NODE
 from leeway.provision_run import NodeProvisioning
@@ -31,6 +32,7 @@ from leeway.selection.resources import Resources
 from leeway.table import Item, Record
 
 from tests.disruption.clusters import facts
+from tests.fakes.failing import failing
 from tests.fakes.fleets import Shortage
 from tests.launch.launching import NOW
 from tests.launch.pools import ONE_POD_EACH, document, node_class, pods, pool
@@ -675,33 +677,74 @@ def test_a_request_that_has_ended_or_is_written_meanwhile_is_not_answered(
     assert buying.requests[RETIRING].answer is None
 
 
-def of_group(instance: str, kind: str = "m5.24xlarge") -> InstanceFacts:
-    """An instance that the group `web` has just launched."""
-    return InstanceFacts(
+WEB = Owner(OwnerKind.AUTO_SCALING_GROUP, "web")
+MANAGED = "eks-web-01234567-89ab-cdef-0123-456789abcdef"
+
+
+def of_group(
+    instance: str, kind: str = "m5.24xlarge", owner: Owner = WEB, group: str = "web"
+) -> ObservedInstance:
+    """An instance that a group has just launched."""
+    facts = InstanceFacts(
         instance=instance,
         cluster="prod",
         private_dns_name="",
         zone="us-east-1b",
         instance_type=kind,
         capacity_type="spot",
-        owner=Owner(OwnerKind.AUTO_SCALING_GROUP, "web"),
+        owner=owner,
     )
+    return ObservedInstance(facts, "running", NOW, group)
 
 
-def with_group(buying: Buying, *launched: InstanceFacts) -> None:
+def with_group(buying: Buying, *launched: ObservedInstance, group: str = "web") -> None:
     """A group with one Ready node, which is full, and instances that it has just launched."""
     labels = {"node.kubernetes.io/instance-type": "m5.24xlarge", "kubernetes.io/hostname": "a"}
     full = node("a", *big_pods(1), labels=labels, pool="")
     state = buying.states.state
     buying.states.state = replace(state, nodes=(full,), joined={"i-old": "a"})
     buying.groups.launched = [*launched]
-    buying.groups.running = {"web": frozenset({"i-old"})}
+    buying.groups.running = {group: frozenset({"i-old"})}
 
 
 def test_instances_that_a_group_launches_take_pods_before_they_join(buying: Buying) -> None:
     buying.wait_for_nodes(*big_pods(3))
     with_group(buying, of_group("i-new"), of_group("i-other", "c5.large"))
     assert len(buying.run().launched) == 2, "a type without a node in the group does not count"
+
+
+def test_instances_of_a_managed_node_group_take_pods_before_they_join(buying: Buying) -> None:
+    buying.wait_for_nodes(*big_pods(3))
+    owner = Owner(OwnerKind.MANAGED_NODE_GROUP, "web")
+    with_group(buying, of_group("i-new", owner=owner, group=MANAGED), group=MANAGED)
+    assert len(buying.run().launched) == 2
+
+
+@pytest.mark.parametrize(
+    ("state", "launched"),
+    [
+        ("", 2),
+        ("Pending:Wait", 2),
+        ("InService", 2),
+        ("Warmed:Pending", 3),
+        ("Warmed:Running", 3),
+        ("Terminating:Wait", 3),
+    ],
+)
+def test_an_instance_that_a_group_keeps_out_of_service_takes_no_pods(
+    buying: Buying, state: str, launched: int
+) -> None:
+    buying.wait_for_nodes(*big_pods(3))
+    with_group(buying, of_group("i-new"))
+    buying.groups.states = {"i-new": state} if state else {}
+    assert len(buying.run().launched) == launched
+
+
+def test_an_instance_on_its_way_counts_while_auto_scaling_does_not_answer(buying: Buying) -> None:
+    buying.wait_for_nodes(*big_pods(3))
+    with_group(buying, of_group("i-new"))
+    failing(buying.groups, "lifecycle_states", CloudUnavailable("RequestLimitExceeded"))
+    assert len(buying.run().launched) == 2
 
 
 READINESS = Taint("readiness.k8s.io/cni-ready", "", "NoSchedule")
@@ -717,6 +760,8 @@ def test_a_node_of_a_group_that_has_just_joined_keeps_its_pod(buying: Buying, ta
         state, nodes=(*state.nodes, fresh), joined={**state.joined, "i-new": "b"}
     )
     assert not buying.run().launched
+    buying.groups.states = {"i-new": "Warmed:Pending"}
+    assert len(buying.run().launched) == 1, "it stops when it has started"
 
 
 def claimed(instance: str, **changes: Any) -> ClaimedNode:

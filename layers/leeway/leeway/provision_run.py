@@ -21,7 +21,7 @@ from leeway.disruption.return_capacity import ReturnCapacity
 from leeway.disruption.snapshot import is_marked
 from leeway.execution.retrying import API_ERRORS
 from leeway.hibernation import SLEEPING, Sleeping, SleepingPools
-from leeway.instances.facts import InstanceFacts
+from leeway.instances.facts import ObservedInstance, stays_in_group
 from leeway.launch.hibernating import end_wakes_of_deleted, read_sleeping
 from leeway.launch.intent import (
     JOIN_WITHIN,
@@ -101,7 +101,7 @@ class Catalogs(Protocol):
 class GroupInstances(Protocol):
     """Instances of Auto Scaling groups."""
 
-    def launched_by_groups(self, cluster: str, since: datetime) -> Sequence[InstanceFacts]:
+    def launched_by_groups(self, cluster: str, since: datetime) -> Sequence[ObservedInstance]:
         """List the instances of a cluster that groups launched at or after `since` and that start
         or run. `since` may be an hour ago at most."""
         ...
@@ -155,8 +155,9 @@ seconds."""
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """The ports of provisioning. `events_in` returns what writes Events in a cluster;
-    `launch_block` why nothing is launched in it now."""
+    """The ports of provisioning. `lifecycle_states` reads those of instances in their Auto Scaling
+    groups; `events_in` returns what writes Events in a cluster, `launch_block` why nothing is
+    launched in it now."""
 
     manifests: Configuration
     catalog: Catalogs
@@ -164,6 +165,7 @@ class Dependencies:
     launch_nodes: LaunchNodes
     table: Table
     groups: GroupInstances
+    lifecycle_states: Callable[[Collection[str]], Mapping[str, str]]
     upcoming: UpcomingPods
     returns: ReturnCapacity
     events_in: Callable[[str], Callable[[Event], None]]
@@ -397,11 +399,22 @@ class NodeProvisioning:
         self, cluster: str, state: ClusterState, now: datetime
     ) -> tuple[Mapping[str, StartingNode], tuple[ExistingNode, ...]]:
         """The nodes that Auto Scaling groups have launched, for example as successors of nodes
-        that retire: their pods must not get a second node."""
+        that retire: their pods must not get a second node. An instance that its group puts into
+        its warm pool, or ends, takes no pods."""
         launched = self._deps.groups.launched_by_groups(cluster, now - JOIN_WITHIN)
-        absent = {one.owner.name for one in launched if one.instance not in state.joined}
+        absent = {one.group for one in launched if one.facts.instance not in state.joined}
         members = {group: sorted(self._deps.groups.members(group)) for group in sorted(absent)}
-        return starting_in_groups(state.nodes, state.joined, launched, members)
+        starting, coming = starting_in_groups(state.nodes, state.joined, launched, members)
+        found = [*(one.instance for one in starting.values()), *(one.name for one in coming)]
+        states: Mapping[str, str] = {}
+        with suppress(*API_ERRORS):  # then all count: few groups have a warm pool
+            states = self._deps.lifecycle_states(found)
+        # Auto Scaling lists an instance some seconds after it has launched it.
+        out = {instance for instance, now_in in states.items() if not stays_in_group(now_in)}
+        return (
+            {name: one for name, one in starting.items() if one.instance not in out},
+            tuple(one for one in coming if one.name not in out),
+        )
 
     def _order(
         self, read: ClusterRead, static: StaticCapacity, policy: ClusterPolicy, until: datetime

@@ -178,15 +178,15 @@ class Ec2Instances:
     def launched_in(self, group: str, since: datetime) -> list[InstanceFacts]:
         """List the `pending` and `running` instances of a group launched since a time, which is at
         most an hour ago."""
-        return self._launched_since(since, {f"tag:{GROUP_TAG}": [group]})
+        return [one.facts for one in self._launched_since(since, {f"tag:{GROUP_TAG}": [group]})]
 
-    def launched_by_groups(self, cluster: str, since: datetime) -> list[InstanceFacts]:
+    def launched_by_groups(self, cluster: str, since: datetime) -> list[ObservedInstance]:
         """List the `pending` and `running` instances of a cluster that Auto Scaling groups launched
         since a time, which is at most an hour ago."""
         found = self._launched_since(since, {"tag-key": [GROUP_TAG]})
-        return [one for one in found if one.cluster == cluster]
+        return [one for one in found if one.facts.cluster == cluster]
 
-    def _launched_since(self, since: datetime, wanted: Filters) -> list[InstanceFacts]:
+    def _launched_since(self, since: datetime, wanted: Filters) -> list[ObservedInstance]:
         """EC2 filters launch times by patterns and reports whole seconds: the call filters by the
         hour of `since` and the next hour."""
         since = since.replace(microsecond=0)
@@ -195,8 +195,8 @@ class Ec2Instances:
             **STARTS_OR_RUNS,
             "launch-time": [f"{since + n * timedelta(hours=1):%Y-%m-%dT%H}:*" for n in (0, 1)],
         }
-        found = described_instances(self._client, filters)
-        return [facts for one in found if one["LaunchTime"] >= since and (facts := facts_of(one))]
+        found = map(observed_of, described_instances(self._client, filters))
+        return [one for one in found if one and one.launched_at >= since]
 
     def members(self, group: str) -> frozenset[str]:
         """Return the running instances of a group."""

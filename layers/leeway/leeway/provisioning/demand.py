@@ -7,7 +7,7 @@ from datetime import datetime
 
 from leeway.capacity_requests import CapacityRequest, PriceLimit
 from leeway.hibernation import Sleeping
-from leeway.instances.facts import InstanceFacts
+from leeway.instances.facts import InstanceFacts, ObservedInstance
 from leeway.launch.intent import JOIN_WITHIN, LaunchIntent
 from leeway.manifests.base import Manifest
 from leeway.ports.kubernetes_objects import RETIRING
@@ -187,7 +187,7 @@ def starting_nodes(
 def starting_in_groups(
     nodes: Iterable[ExistingNode],
     joined: Mapping[str, str],
-    launched: Iterable[InstanceFacts],
+    launched: Iterable[ObservedInstance],
     members: Mapping[str, Collection[str]],
 ) -> tuple[Mapping[str, StartingNode], tuple[ExistingNode, ...]]:
     """Return the Nodes that start of instances that groups launched, by name, and nodes for the
@@ -199,15 +199,16 @@ def starting_in_groups(
     by_name = {node.name: node for node in nodes}
     starting: dict[str, StartingNode] = {}
     coming = []
-    for instance in launched:
+    for one in launched:
+        instance, group = one.facts, members.get(one.group, ())
         own = by_name.get(joined.get(instance.instance, ""))
         if own is not None:
             if _transient(own):
                 taints = tuple(taint for taint in own.taints if not is_startup_taint(taint.key))
                 starting[own.name] = StartingNode(instance.instance, replace(own, taints=taints))
             continue
-        fellows = (by_name.get(joined.get(one, "")) for one in members.get(instance.owner.name, ()))
-        sample = next((one for one in fellows if one and _shows(one, instance)), None)
+        fellows = (by_name.get(joined.get(member, "")) for member in group)
+        sample = next((node for node in fellows if node and _shows(node, instance)), None)
         if sample is not None:
             coming.append(_like(sample, instance))
     return starting, tuple(coming)

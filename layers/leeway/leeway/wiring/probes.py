@@ -739,6 +739,7 @@ PROBES: Mapping[str, Sequence[Probe]] = {
             ("LAUNCH", "MANUALLAUNCH", "CAPACITY", "OFFERINGS", "MANIFESTS", "POOLS"),
         ),
         *_copy_manifests(),
+        *_groups("Look", "DescribeAutoScalingInstances"),
         *_describe(
             "Look",
             "DescribeCapacityReservations",

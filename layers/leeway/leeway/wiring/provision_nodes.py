@@ -3,6 +3,7 @@
 from functools import cache, partial
 
 from leeway import manifest_run
+from leeway.aws.autoscaling import AutoScalingMembers
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.provision_queue import SqsMessageVisibility, SqsProvisionNodes
 from leeway.catalog.stored import StoredCatalog
@@ -21,6 +22,7 @@ from leeway.provisioning.receive_messages import MessageReceiver
 from leeway.provisioning.report import ProvisioningTelemetry
 from leeway.provisioning.upcoming import UpcomingPods
 from leeway.wiring.clients import (
+    FAIL_FAST_TRIES,
     LIST_READ_TIMEOUT,
     client,
     clock,
@@ -67,6 +69,9 @@ def dependencies(states: ClusterStates) -> Dependencies:
         ),
         table=table(),
         groups=Ec2Instances(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
+        lifecycle_states=AutoScalingMembers(
+            partial(client, "autoscaling", tries=FAIL_FAST_TRIES)
+        ).lifecycle_states,
         upcoming=UpcomingPods(configuration(), table(), on_connections(HttpWorkloads)),
         returns=_return_capacity(),
         events_in=on_connections(partial(partial, write_event)),
