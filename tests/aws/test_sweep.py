@@ -309,6 +309,26 @@ def test_instances_that_wait_for_hooks_are_found_in_their_groups(aws: Sandbox) -
     aws.wait(lambda: len(waiting.of_groups(["waits"]).seen) == 1)
 
 
+def test_an_instance_whose_root_volume_is_replaced_waits_for_a_terminate_hook(aws: Sandbox) -> None:
+    (member,) = aws.group("refreshed", 1, LifecycleHookSpecificationList=[hook("drain")])
+    client = aws.client("autoscaling")
+
+    def in_place(parsed: dict[str, Any], **_: Any) -> None:
+        """Moto does not refresh instances in place."""
+        for one in parsed["AutoScalingGroups"][0]["Instances"]:
+            one["LifecycleState"] = "ReplacingRootVolume:Wait"
+
+    answered = "after-call.auto-scaling.DescribeAutoScalingGroups"
+    drain = ObservedHook(member, LifecycleHook("refreshed", "drain"), launching=False, timeout=60)
+    client.meta.events.register(answered, in_place)
+    try:
+        found = AutoScalingWaitingActions(lambda: client).of_groups(["refreshed"])
+        assert found == Waiting((drain,))
+        assert AutoScalingGroups(lambda: client).missing("refreshed") == 0, "it stays in the group"
+    finally:
+        client.meta.events.unregister(answered, in_place)
+
+
 @pytest.mark.parametrize("call", ["DescribeLifecycleHooks", "DescribeAutoScalingGroups"])
 def test_a_throttled_group_is_reported_and_does_not_hide_other_groups(
     aws: Sandbox, call: str

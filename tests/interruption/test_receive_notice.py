@@ -218,6 +218,22 @@ def test_an_instance_that_waits_for_a_launch_hook_is_admitted_once() -> None:
     )
 
 
+@pytest.mark.parametrize("destination", ["AutoScalingGroup", "WarmPool"])
+def test_an_instance_that_returns_to_service_without_a_stop_is_uncordoned(destination: str) -> None:
+    receiver = Receiver()
+    hook = launching(time="2026-11-20T09:45:00Z")
+    receiver.receive(hook | {"detail-type": "EC2 Instance-terminate Lifecycle Action", "id": "e-1"})
+    drained = {"phase": Phase.FINISHED, "version": 2}
+    receiver.stored[FIRST] = receiver.stored[FIRST].model_copy(update=drained)
+    returns = launching(time="2026-11-20T09:50:00Z")
+    returns["detail"] |= {"Destination": destination}
+    assert receiver.results(returns) == [NoticeResult.STARTED]
+    undone = destination == "AutoScalingGroup"
+    assert receiver.stored[FIRST].phase is (Phase.UNDOING if undone else Phase.FINISHED)
+    assert receiver.started == [f"{FIRST}-1", *([f"{FIRST}-2"] if undone else [])]
+    assert set(receiver.admissions.started) == {(FIRST, "prod", 1)}
+
+
 def test_a_launch_hook_is_not_answered_if_the_policy_ignores_it_or_in_dry_run_mode() -> None:
     ignored = Receiver(policies=OnePolicy(policy(launch_hook=Policy(Action.IGNORE))))
     assert ignored.results(launching()) == [NoticeResult.IGNORED]

@@ -285,6 +285,7 @@ GROUPS_PER_CALL = 100
 
 _TRANSITIONS = {
     "Pending:Wait": "autoscaling:EC2_INSTANCE_LAUNCHING",
+    "ReplacingRootVolume:Wait": "autoscaling:EC2_INSTANCE_TERMINATING",
     "Terminating:Wait": "autoscaling:EC2_INSTANCE_TERMINATING",
 }
 

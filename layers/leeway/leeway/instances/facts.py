@@ -200,7 +200,7 @@ class GroupFacts(GroupRules):
 def stays_in_group(lifecycle_state: str) -> bool:
     """Return whether a group keeps an instance in this lifecycle state in service, or takes it into
     service next. It does neither with an instance of its warm pool (`Warmed:Running`)."""
-    return lifecycle_state.startswith(("Pending", "InService"))
+    return lifecycle_state.startswith(("Pending", "InService", "ReplacingRoot", "RootVolume"))
 
 
 def in_service(rules: GroupRules) -> GroupFacts:

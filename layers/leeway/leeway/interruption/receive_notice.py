@@ -297,6 +297,8 @@ class ReceiveNotice:
             return about.ignored(f"it is late and does not apply any more: {why}")
         if notice.state == "running" and (undone := self._undo(about)):
             return undone
+        if notice.kind is NoticeKind.LAUNCH_HOOK and not notice.into_pool:
+            self._undo(about)  # and admit it: it may have left service without a stop
         if about.facts.instance in notice.over:
             return self._cancel(about)
         match about.policy.action:

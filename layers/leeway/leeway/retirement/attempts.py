@@ -132,7 +132,7 @@ def return_again(stored: Retirement, terms: ReturnTerms, now: datetime) -> Recor
 
 def undo(stored: Retirement | None, notice: Notice) -> RecordChange[Retirement] | None:
     """Decide how a notice after which the instance stays changes its record: a change is cancelled,
-    or the instance runs again. None if there is nothing to undo.
+    or the instance runs again, or returns to service. None if there is nothing to undo.
 
     A replacement that is requested and a drain that has begun are not undone.
     """
@@ -195,6 +195,13 @@ def _died(stored: Retirement) -> Reason:
 def _why_undo(stored: Retirement, notice: Notice) -> Reason | None:
     if stored.phase is Phase.UNDONE:
         return None
+    if notice.kind is NoticeKind.LAUNCH_HOOK:
+        # Auto Scaling replaces the root volume of an instance, or takes it back from a warm pool,
+        # without a stop. Source: EC2 Auto Scaling user guide, "Replace root volumes", lifecycle
+        # events.
+        drained = stored.kind is NoticeKind.TERMINATE_HOOK and stored.phase is Phase.FINISHED
+        returns = reasons.RETIREMENT_STARTED("The instance returns to service after its hook.")
+        return returns if drained else None
     if stored.kind in INTERRUPTIONS and notice.time < stored.noticed_at + CLOCK_TOLERANCE:
         return None  # the notice says that the instance ran before it was interrupted
     if notice.kind is NoticeKind.IMPAIRED_STATUS:
