@@ -9,7 +9,7 @@ from typing import Any
 
 from leeway.admission.readiness import NODE_ADMITTED
 from leeway.admission.record import ADMISSION, Admission, AdmissionResult, Launch
-from leeway.aws.ec2 import facts_of
+from leeway.aws.ec2 import STARTS_OR_RUNS, described_instances, facts_of
 from leeway.execution.attempt import Phase
 from leeway.instances.facts import INTENT_TAG
 from leeway.kubernetes.connection import MERGE, is_unknown_path
@@ -152,21 +152,15 @@ class LiveWorld:
                     yield one.id, reason
 
     def _instances(self) -> Iterator[Instance]:
-        filters = [
-            {"Name": f"tag:{LAUNCH_TAG}", "Values": [self.cluster]},
-            {"Name": "instance-state-name", "Values": ["pending", "running"]},
-        ]
-        pages = self.ec2().get_paginator("describe_instances").paginate(Filters=filters)
-        for page in pages:
-            for reservation in page["Reservations"]:
-                for one in reservation["Instances"]:
-                    facts = facts_of(one)
-                    # Plain tags may name another cluster than EKS does.
-                    if facts is not None and facts.cluster == self.cluster:
-                        tags = {tag["Key"]: tag["Value"] for tag in one["Tags"]}
-                        profile = (one.get("IamInstanceProfile") or {}).get("Arn", "")
-                        name = profile.rpartition("/")[2]
-                        yield Instance(facts, tags, one["LaunchTime"], name)
+        filters = {f"tag:{LAUNCH_TAG}": [self.cluster], **STARTS_OR_RUNS}
+        for one in described_instances(self.ec2, filters):
+            facts = facts_of(one)
+            # Plain tags may name another cluster than EKS does.
+            if facts is not None and facts.cluster == self.cluster:
+                tags = {tag["Key"]: tag["Value"] for tag in one["Tags"]}
+                profile = (one.get("IamInstanceProfile") or {}).get("Arn", "")
+                name = profile.rpartition("/")[2]
+                yield Instance(facts, tags, one["LaunchTime"], name)
 
     def _deployments(self) -> Iterator[Deployment]:
         if self.named:

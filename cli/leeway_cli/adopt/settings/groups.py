@@ -8,6 +8,7 @@ from itertools import batched
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from botocore.exceptions import ClientError
+from leeway.aws.ec2 import STARTS_OR_RUNS, described_instances
 from leeway.aws.errors import code_of
 from leeway.instances.facts import (
     CLUSTER_TAGS,
@@ -370,16 +371,10 @@ class AutoScaling:
     def _joined(self, filters: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, str]]:
         """Yield the group of each instance that these filters select, and the cluster that it has
         joined: EKS tags each instance that joins a cluster."""
-        given = [
-            {"Name": name, "Values": [*values]}
-            for name, values in {**filters, "instance-state-name": ["pending", "running"]}.items()
-        ]
-        for page in self._ec2().get_paginator("describe_instances").paginate(Filters=given):
-            for reservation in page["Reservations"]:
-                for instance in reservation["Instances"]:
-                    tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", ())}
-                    if GROUP_TAG in tags and EKS_CLUSTER_TAG in tags:
-                        yield tags[GROUP_TAG], tags[EKS_CLUSTER_TAG]
+        for instance in described_instances(self._ec2, {**filters, **STARTS_OR_RUNS}):
+            tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", ())}
+            if GROUP_TAG in tags and EKS_CLUSTER_TAG in tags:
+                yield tags[GROUP_TAG], tags[EKS_CLUSTER_TAG]
 
     def read(self, names: Iterable[str]) -> list[ScalingGroup]:
         """Read groups with their hooks; a group that does not exist is left out."""

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from botocore.exceptions import ClientError
-from leeway.aws.ec2 import PAGE
+from leeway.aws.ec2 import STARTS_OR_RUNS, described_instances
 from leeway.aws.errors import code_of
 from leeway.aws.table import DynamoTable
 from leeway.catalog.stored import SURVEY
@@ -192,14 +192,8 @@ def alarms_of(stack: str) -> tuple[AlarmFacts, ...]:
 
 def instances() -> tuple[InstanceUse, ...]:
     """Read the instances of the account that count against its quotas: one call for a thousand."""
-    states = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
-    pages = client("ec2", read_timeout=LIST_READ_TIMEOUT).get_paginator("describe_instances")
-    return tuple(
-        use_of(one)
-        for page in pages.paginate(Filters=states, MaxResults=PAGE)
-        for reservation in page["Reservations"]
-        for one in reservation["Instances"]
-    )
+    ec2 = partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)
+    return tuple(map(use_of, described_instances(ec2, STARTS_OR_RUNS)))
 
 
 def use_of(described: Mapping[str, Any]) -> InstanceUse:
